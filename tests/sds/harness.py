@@ -14,23 +14,20 @@ from dataclasses import dataclass, field, replace
 
 from episub_router.protocol.types import NEVER
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.asking import AskEffect, answered, ask_of, buffered, failed
+from episub_router.sds.net.asking import answered, failed
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage, Way
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.store import MemoryStore, SqliteStore
 from episub_router.sds.wire import Codec
 from episub_router.sds.wire.exchange import (
-    CompareAsk,
-    GetAsk,
     Request,
     Response,
-    SnapshotAsk,
     encode_request,
     encode_response,
 )
@@ -367,9 +364,9 @@ class Group:
 
         return arrive
 
-    def _ask(self, asker: str, ask: AskEffect) -> None:
+    def _ask(self, asker: str, ask: fx.Ask) -> None:
         self.requests += 1
-        self.bytes["pull"] += len(encode_request(Request("t", CHANNEL, ask_of(ask))))
+        self.bytes["pull"] += len(encode_request(Request("t", CHANNEL, ask)))
         life = self.members[asker].life
 
         def reach() -> None:
@@ -397,35 +394,31 @@ class Group:
         self._free_at[name] = free_at
         return free_at - self.now
 
-    def _fail(self, asker: str, life: int, ask: AskEffect) -> None:
+    def _fail(self, asker: str, life: int, ask: fx.Ask) -> None:
         participant = self.members[asker].participant
         if participant is not None and self.members[asker].life == life:
             failed(participant, ask, self.now)
             self._touched.add(asker)
 
-    def _answer(self, asker: str, effect: AskEffect) -> Response:
-        member = self.members[effect.peer]
+    def _answer(self, asker: str, ask: fx.Ask) -> Response:
+        member = self.members[ask.peer]
         assert member.participant is not None
-        ask = ask_of(effect)
         params = self.params
-        if effect.peer in self.slow:
+        if ask.peer in self.slow:
             params = replace(params, page_items=1)
-        if isinstance(ask, CompareAsk):
-            stored, gone = member.store.count(CHANNEL), member.store.gone(CHANNEL)
-            comparison = member.participant.compare(
-                ask.salt, ask.ranges, stored, gone, by=asker, now=self.now
-            )
-            response = Response(comparison=comparison, gone=gone)
+        if isinstance(ask, fx.AskCompare):
+            asked, stored = replace(ask, peer=asker), member.store.count(CHANNEL)
+            response = Response(comparison=member.participant.compare(asked, stored, self.now))
         else:
-            ids = ask.ids if isinstance(ask, GetAsk) else ()
-            waiting = buffered(member.participant, ids)
-            signers = ask.signers if isinstance(ask, SnapshotAsk) else 1
+            ids = ask.ids if isinstance(ask, fx.AskIds) else ()
+            waiting = member.participant.waiting(ids)
+            signers = ask.signers if isinstance(ask, fx.AskSnapshot) else 1
             agreed = member.participant.snapshots.agreed(signers)
             response = look_up(member.store, CHANNEL, params, ask, waiting, agreed)
         self.bytes["pull"] += len(encode_response(response))
         return response
 
-    def _answered(self, asker: str, life: int, ask: AskEffect, response: Response) -> None:
+    def _answered(self, asker: str, life: int, ask: fx.Ask, response: Response) -> None:
         member = self.members[asker]
         if member.participant is None or member.life != life:
             return

@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from episub_router.sds.net.asking import AskEffect, ask_of
+from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.ranges import LogComparison
-from episub_router.sds.wire.exchange import CompareAsk, GetAsk, Response
+from episub_router.sds.wire.exchange import Response
 from tests.sds.harness import CHANNEL, Group, Links, Member
 
 DAY = 86_400_000
@@ -85,13 +85,12 @@ class LiarsGroup(Group):
                 if other != name and self.rng.random() >= self.links.loss:
                     self._later(self._delay(), self._arrival(name, other, version, raw))
 
-    def _answer(self, asker: str, effect: AskEffect) -> Response:
-        if effect.peer not in self.liars or effect.peer in self.slow:
-            return super()._answer(asker, effect)
-        ask = ask_of(effect)
-        if isinstance(ask, CompareAsk):
-            return Response(comparison=LogComparison(floor=ALL, gone=ALL), gone=ALL)
-        if isinstance(ask, GetAsk):
+    def _answer(self, asker: str, ask: fx.Ask) -> Response:
+        if ask.peer not in self.liars or ask.peer in self.slow:
+            return super()._answer(asker, ask)
+        if isinstance(ask, fx.AskCompare):
+            return Response(comparison=LogComparison(floor=ALL))
+        if isinstance(ask, fx.AskIds):
             return Response(unknown_ids=ask.ids, gone=ALL)
         return Response()
 

@@ -9,6 +9,7 @@ from episub_router.sds.interop import Interop, WireFormat, js_filter
 from episub_router.sds.interop.dialect import InteropDialect
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import DiscardReason, Effect
+from episub_router.sds.protocol.entry import Restored
 from episub_router.sds.protocol.message import (
     HistoryEntry,
     Message,
@@ -18,7 +19,6 @@ from episub_router.sds.protocol.message import (
 )
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.restored import Restored
 from episub_router.sds.wire import Codec
 
 WALL = 1_760_000_000_000

@@ -15,8 +15,7 @@ from typing import Any
 from episub_router.protocol.events import Received as FromPeer
 from episub_router.protocol.messages import Gossip
 from episub_router.protocol.params import EpisubParams
-from episub_router.sds.net.asking import AskEffect, ask_of
-from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.effects import Ask, Effect
 from episub_router.sds.protocol.message import Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire.exchange import Request as WireRequest
@@ -41,7 +40,7 @@ JOINING = 10.0
 class Request:
     asker: int
     number: int
-    ask: AskEffect
+    ask: Ask
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class EpisubGroup(Group):
     ) -> None:
         self._loop = EventLoop()
         self._wakes: dict[str, float] = {}
-        self._asks: dict[int, tuple[str, AskEffect]] = {}
+        self._asks: dict[int, tuple[str, Ask]] = {}
         self._asked = 0
         self._contents: list[tuple[str, str, Message, bytes]] = []
         super().__init__(size, seed=seed, params=params, links=links, skew=skew)
@@ -205,8 +204,8 @@ class EpisubGroup(Group):
         tell(self._names[peer], self.now)
         self._arm(name)
 
-    def _ask(self, asker: str, ask: AskEffect) -> None:
-        size = len(encode_request(WireRequest("t", "0", ask_of(ask))))
+    def _ask(self, asker: str, ask: Ask) -> None:
+        size = len(encode_request(WireRequest("t", "0", ask)))
         self.bytes["pull"] += size
         self._asked += 1
         self._asks[self._asked] = asker, ask

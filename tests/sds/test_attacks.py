@@ -15,8 +15,6 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store import SqliteStore
 from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (
-    CompareAsk,
-    RangeAsk,
     Request,
     decode_request,
     encode_request,
@@ -32,11 +30,12 @@ def test_ranges_that_overlap_are_no_comparison() -> None:
     whole = RangeHash(None, None, 1, b"x")
     part = RangeHash((5, ""), (9, ""), 1, b"x")
     for ranges in ((whole,) * 64, (part, part), (part, RangeHash((8, ""), None, 1, b"x"))):
+        request = encode_request(Request("t", "0", fx.AskCompare("p", bytes(16), ranges)))
         with pytest.raises(SdsWireError, match="overlap"):
-            decode_request(encode_request(Request("t", "0", CompareAsk(bytes(16), ranges))))
+            decode_request(request, "p")
     rest = RangeHash((9, ""), None, 1, b"x")
-    ask = CompareAsk(bytes(16), (RangeHash(None, (5, ""), 1, b"x"), part, rest))
-    assert decode_request(encode_request(Request("t", "0", ask))).ask == ask
+    ask = fx.AskCompare("p", bytes(16), (RangeHash(None, (5, ""), 1, b"x"), part, rest))
+    assert decode_request(encode_request(Request("t", "0", ask)), "p").ask == ask
 
 
 def test_a_flood_takes_its_share_of_the_log_and_no_more() -> None:
@@ -210,7 +209,7 @@ def test_many_large_messages_are_paged_at_once() -> None:
         store.commit("0", of(one.hear(f"m{n:02}", content=bytes(900_000)), fx.Logged))
     begun, after, got = time.process_time(), None, 0
     while True:
-        answer = look_up(store, "0", one.params, RangeAsk(after))
+        answer = look_up(store, "0", one.params, fx.AskRange("p", 4000, after))
         got += len(answer.items)
         if answer.next is None:
             break

@@ -34,8 +34,7 @@ from episub_router.sds import (
 )
 from episub_router.sds.net import driver
 from episub_router.sds.net.exchange import ExchangeError, ask
-from episub_router.sds.net.intake import Intake
-from episub_router.sds.net.origin import sign
+from episub_router.sds.net.intake import Intake, sign
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol import outgoing
 from episub_router.sds.protocol.entry import RangeHash
@@ -47,7 +46,7 @@ from episub_router.sds.protocol.message import (
     Way,
 )
 from episub_router.sds.wire import Codec, detach_origin
-from episub_router.sds.wire.exchange import CompareAsk, GetAsk, RangeAsk, Request
+from episub_router.sds.wire.exchange import Request
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 from tests.sds.sqlite import sqlite_limit
 
@@ -278,7 +277,8 @@ async def test_requests_that_are_given_up_leave_the_connection_as_it_was() -> No
         a, b = nodes
         await connect_all([(a, b)])
         async with channels([a]):
-            request = Request(TOPIC, "0", CompareAsk(bytes(16), (RangeHash(None, None, 0, b""),)))
+            whole = RangeHash(None, None, 0, b"")
+            request = Request(TOPIC, "0", fx.AskCompare("", bytes(16), (whole,)))
             before = b.host.get_network().get_connections(a.id)
             for n in range(60):
                 with trio.move_on_after(n * 0.0005):
@@ -437,13 +437,13 @@ async def test_a_store_node_keeps_what_members_no_longer_can_tell(tmp_path: Path
             response = await ask(
                 b.host,
                 keeper.id,
-                Request(TOPIC, "x", GetAsk((sent[0].id, "none", sent[3].id))),
+                Request(TOPIC, "x", fx.AskIds("", (sent[0].id, "none", sent[3].id))),
                 within=PATIENCE,
                 max_size=2**20,
             )
             assert [i.key[1] for i in response.items] == [sent[0].id, sent[3].id]
             assert response.unknown_ids == ("none",)
-            compare = CompareAsk(bytes(16), (RangeHash(None, None, 0, b""),))
+            compare = fx.AskCompare("", bytes(16), (RangeHash(None, None, 0, b""),))
             with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL: no channel 'y'"):
                 await ask(b.host, keeper.id, Request(TOPIC, "y", compare), within=5, max_size=2**20)
         store.close()
@@ -706,7 +706,6 @@ async def test_hostile_streams_hurt_nobody_else(tmp_path: Path) -> None:
                 with trio.move_on_after(1.0), suppress(StreamError):
                     await stream.read(100)
                 await stream.reset()
-            response = await ask(
-                b.host, a.id, Request(TOPIC, "0", RangeAsk()), within=PATIENCE, max_size=2**20
-            )
+            request = Request(TOPIC, "0", fx.AskRange("", 4000))
+            response = await ask(b.host, a.id, request, within=PATIENCE, max_size=2**20)
             assert len(response.items) == 1

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from episub_router.pb import sds_pb2
 from episub_router.sds.interop import Interop, WireFormat
-from episub_router.sds.interop.bloom import Geometry, JsCodec, RollingFilter, js_filter, murmur_js
+from episub_router.sds.interop.bloom import Geometry, JsCodec, RollingFilter, js_filter
+from episub_router.sds.interop.hashing import murmur_js
 from episub_router.sds.protocol.message import HistoryEntry, Kind, Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire import Codec, SdsWireError

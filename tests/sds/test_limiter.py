@@ -13,7 +13,7 @@ from libp2p.peer.id import ID
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from episub_router.sds.net import exchange
-from episub_router.sds.net.asking import AskEffect, Asker, Step
+from episub_router.sds.net.asking import Asker, Step
 from episub_router.sds.net.limiter import (
     CHANNEL_RATE,
     HASHED_RATE,
@@ -24,7 +24,7 @@ from episub_router.sds.net.limiter import (
 )
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.wire.exchange import GetAsk, Request, Response
+from episub_router.sds.wire.exchange import Request, Response
 
 
 def test_one_channel_has_its_burst_and_then_its_rate() -> None:
@@ -92,7 +92,7 @@ def asker_of(
     host: Any,
     *,
     act: Callable[[Step], Awaitable[None]],
-    awaits: Callable[[AskEffect], bool],
+    awaits: Callable[[fx.Ask], bool],
     counts: Counter[str] | None = None,
 ) -> Asker:
     unused = cast(Any, None)
@@ -117,7 +117,7 @@ async def test_what_waits_for_its_turn_is_asked_only_while_it_is_of_use(
     finish, wanted = trio.Semaphore(0), {"first", "a"}
 
     async def ask(host: object, peer: ID, request: Request, **options: object) -> Response:
-        assert isinstance(request.ask, GetAsk)
+        assert isinstance(request.ask, fx.AskIds)
         asked.append(request.ask.ids)
         await finish.acquire()
         raise exchange.ExchangeError("none")
@@ -125,7 +125,7 @@ async def test_what_waits_for_its_turn_is_asked_only_while_it_is_of_use(
     async def act(step: Step) -> None:
         pass
 
-    def awaits(effect: AskEffect) -> bool:
+    def awaits(effect: fx.Ask) -> bool:
         return isinstance(effect, fx.AskIds) and not wanted.isdisjoint(effect.ids)
 
     monkeypatch.setattr(exchange, "ask", ask)

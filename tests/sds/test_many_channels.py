@@ -28,13 +28,11 @@ from episub_router.sds.net import calls, exchange
 from episub_router.sds.net.calls import Call, Streams
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, ask
 from episub_router.sds.net.outbox import PublishQueue, Turns
-from episub_router.sds.protocol.effects import Purpose
+from episub_router.sds.protocol.effects import AskCompare, AskRange, Purpose
 from episub_router.sds.protocol.entry import RangeHash
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
-    CompareAsk,
-    RangeAsk,
     Request,
     Response,
     ResponseStatus,
@@ -47,7 +45,7 @@ from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 pytestmark = pytest.mark.hosts
 
 MANY = TProtocol("/sds/store/2.0.0")
-WHOLE = CompareAsk(bytes(16), (RangeHash(None, None, 0, b""),))
+WHOLE = AskCompare("", bytes(16), (RangeHash(None, None, 0, b""),))
 
 
 @asynccontextmanager
@@ -90,7 +88,7 @@ async def test_requests_one_after_another_share_a_stream(monkeypatch: pytest.Mon
         with opened_streams(b, monkeypatch) as opened:
             for n in range(20):
                 with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
-                    await asked(b, a, Request("t", str(n), RangeAsk()))
+                    await asked(b, a, Request("t", str(n), AskRange("", 4000)))
             assert opened == [MANY]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from episub_router.sds.interop import WireFormat
 from episub_router.sds.interop.codec import unwrap_int32
+from episub_router.sds.protocol import delivery
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol import participant as core
-from episub_router.sds.protocol import tombstones
 from episub_router.sds.protocol.clock import ClockAheadError
 from episub_router.sds.protocol.effects import DiscardReason, Purpose
 from episub_router.sds.protocol.message import HistoryEntry, Message, Way
@@ -112,7 +112,7 @@ def test_our_messages_say_what_we_gave_up_until_it_comes(monkeypatch: pytest.Mon
 def test_what_was_forgotten_of_what_we_gave_up_is_said_after_a_restart_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tombstones, "TOMBSTONES", 2)
+    monkeypatch.setattr(delivery, "TOMBSTONES", 2)
     one = One(lost_after=20.0)
     one.participant.peer_up("p", one.now)
     store = MemoryStore()

@@ -6,7 +6,6 @@ import hashlib
 
 import pytest
 
-from episub_router.sds.net.asking import ask_of, buffered
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
@@ -17,7 +16,6 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.ranges import LEAF, LogComparison, compare
 from episub_router.sds.store import MemoryStore
 from episub_router.sds.wire.exchange import (
-    GetAsk,
     Request,
     Response,
     encode_request,
@@ -82,7 +80,7 @@ def test_eviction_moves_the_range_that_is_compared() -> None:
     assert other.newest(2) == ["m4998", "m4999"]
     assert other.places((3000, ""), (3002, "")) == [(3000, "m3000"), (3001, "m3001")]
     count, value = one.summary(SALT, None, None)
-    answer = compare(other, SALT, [RangeHash(None, None, count, value)], 2000, other.floor)
+    answer = compare(other, SALT, [RangeHash(None, None, count, value)], 2000)
     (part,) = answer.parts
     assert (part.after, part.count) == ((2999, "m2999"), 2000)
     assert one.summary(SALT, part.after, part.until) == (part.count, part.hash)
@@ -116,20 +114,20 @@ def fill_hole(count: int, hole: int) -> tuple[int, int]:
     requests = size = 0
     while not of(effects, fx.AskIds):
         (asked,) = of(effects, fx.AskCompare)
-        answer = compare(server, asked.salt, asked.ranges, count, None)
+        answer = compare(server, asked.salt, asked.ranges, count)
         requests += 1
-        size += len(encode_request(Request("t", "0", ask_of(asked))))
+        size += len(encode_request(Request("t", "0", asked)))
         size += len(encode_response(Response(comparison=answer)))
         effects = one.participant.compared("p", answer, one.now)
     (ask,) = of(effects, fx.AskIds)
     assert ask.ids == (ids[hole],)
-    size += len(encode_request(Request("t", "0", ask_of(ask))))
+    size += len(encode_request(Request("t", "0", ask)))
     return requests + 1, size
 
 
 def compared_as(one: One, peer: str, of_log: Log) -> LogComparison:
     whole = RangeHash(None, None, *of_log.summary(SALT, None, None))
-    return one.participant.compare(SALT, [whole], len(of_log), None, by=peer, now=one.now)
+    return one.participant.compare(fx.AskCompare(peer, SALT, (whole,)), len(of_log), one.now)
 
 
 def asks_in(one: One, seconds: float) -> int:
@@ -250,7 +248,7 @@ def test_pages_are_as_long_as_a_slow_link_brings_in_time() -> None:
         effects = one.wait(0.5) if not asked else []
         for ask in asked:
             if isinstance(ask, fx.AskCompare):
-                answer = compare(server, ask.salt, ask.ranges, len(keys), None)
+                answer = compare(server, ask.salt, ask.ranges, len(keys))
                 effects += one.participant.compared("p", answer, one.now)
             elif ask.limit > 10.0 * link:
                 effects += one.wait(10.0)
@@ -353,8 +351,8 @@ def test_what_waits_is_served_and_not_unknown() -> None:
     store = MemoryStore()
     store.load("0", "me", 10)
     one.take(made("waits", "missing"))
-    ask = GetAsk(("waits", "missing"))
-    answer = look_up(store, "0", one.params, ask, buffered(one.participant, ask.ids))
+    ask = fx.AskIds("p", ("waits", "missing"))
+    answer = look_up(store, "0", one.params, ask, one.participant.waiting(ask.ids))
     assert [(i.key, one.codec.decode(i.raw).message_id) for i in answer.items] == [
         ((WALL, "waits"), "waits")
     ]
@@ -364,5 +362,5 @@ def test_what_waits_is_served_and_not_unknown() -> None:
 @pytest.mark.parametrize("count", [0, 1, LEAF, LEAF + 1, 300])
 def test_logs_of_any_length_compare(count: int) -> None:
     log = log_of([(n, f"m{n}") for n in range(count)])
-    answer = compare(log, SALT, [RangeHash(None, None, 0, b"")], count, None)
+    answer = compare(log, SALT, [RangeHash(None, None, 0, b"")], count)
     assert sum(p.count for p in answer.parts) + len(answer.keys) == count

@@ -13,7 +13,6 @@ from episub_router.sds.protocol.message import Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.snapshots import Snapshots
 from episub_router.sds.store import MemoryStore
-from episub_router.sds.wire.exchange import SnapshotAsk
 from tests.sds.harness import CHANNEL, OFFSET, Group
 
 ANN, BOB, CAT, EVE = (f"member-{n:02}" for n in range(4))
@@ -174,5 +173,5 @@ def test_statements_are_bounded_and_about_the_past() -> None:
 def test_who_has_none_answers_with_none() -> None:
     store = MemoryStore()
     store.load("0", "me", 10)
-    answer = look_up(store, "0", PARAMS, SnapshotAsk(1))
+    answer = look_up(store, "0", PARAMS, fx.AskSnapshot("", 1))
     assert (answer.items, answer.state, answer.state_size) == ((), b"", 0)

@@ -18,9 +18,8 @@ import pytest
 
 from episub_router.sds.net.access import channel_of, store_key
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.entry import LogEntry
-from episub_router.sds.protocol.restored import Restored
-from episub_router.sds.protocol.tombstones import TOMBSTONES
+from episub_router.sds.protocol.delivery import TOMBSTONES
+from episub_router.sds.protocol.entry import LogEntry, Restored
 from episub_router.sds.store import (
     Durability,
     MemoryStore,

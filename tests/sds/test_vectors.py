@@ -14,11 +14,9 @@ from episub_router.sds.interop.bloom import (
     Geometry,
     JsCodec,
     NimCodec,
-    farm_nim,
-    murmur_js,
-    murmur_nim,
 )
 from episub_router.sds.interop.codec import InteropCodec, WireFormat
+from episub_router.sds.interop.hashing import farm_nim, murmur_js, murmur_nim
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.repair_times import (
@@ -27,7 +25,7 @@ from episub_router.sds.protocol.repair_times import (
     response_delay,
 )
 from episub_router.sds.wire import SdsWireError, peek_channel
-from episub_router.sds.wire.ids import is_nim
+from episub_router.sds.wire.codec import is_nim
 
 Vectors = dict[str, Any]
 

@@ -228,7 +228,7 @@ async def test_rejects_have_go_s_reasons(tmp_path: Path) -> None:
 
 def b_message(node: Node, data: bytes) -> Any:
     """A signed message of `node`'s."""
-    from episub_router.sds.net.origin import sign
+    from episub_router.sds.net.intake import sign
 
     return sign(node.pubsub, TOPIC, data)
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from episub_router.sds.content.messages import ChannelMessage
+from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.store import StoredDelivery
 from episub_router.sds.wire import Codec
 

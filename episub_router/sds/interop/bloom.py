@@ -18,21 +18,6 @@ from episub_router.sds.interop.hashing import (
     murmur_nim,
 )
 
-__all__ = [
-    "SATURATED",
-    "FilterCodec",
-    "Geometry",
-    "JsCodec",
-    "NimCodec",
-    "ReceivedFilter",
-    "RollingFilter",
-    "farm_nim",
-    "js_filter",
-    "murmur_js",
-    "murmur_nim",
-    "nim_filter",
-]
-
 SATURATED = 0.5
 """A received filter that claims at least this share of all possible ids says nothing."""
 _MAX_BITS = 2**23

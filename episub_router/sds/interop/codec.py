@@ -19,13 +19,13 @@ from episub_router.sds.wire.codec import (
     entry_to_pb,
     fill_own_fields,
     hash_of,
+    is_nim,
+    pack_id,
 )
-from episub_router.sds.wire.ids import is_nim, pack_id
 
 NAMED = 10
 """Entries of a causal history: 2 leave 4 to 16 % of concurrent messages in nobody's (chosen). Heads
 beyond them go into a field of our own."""
-_ENTRY_TAGS = frozenset({0x0A, 0x12, 0x1A})
 
 
 class WireFormat(Enum):
@@ -174,33 +174,13 @@ def _parse_entry(data: bytes) -> HistoryEntry | None:
             return HistoryEntry(data[2:].decode())
         except UnicodeDecodeError:
             return None
-    if not _only_entry_fields(data):
-        return None
     try:
         pb = sds_pb2.HistoryEntry.FromString(data)
     except DecodeError:
         return None
-    return entry_from_pb(pb) if pb.message_id else None
-
-
-def _only_entry_fields(data: bytes) -> bool:
-    """Whether the bytes are a sequence of fields 1, 2 and 3, each with a fitting length."""
-    at = 0
-    while at < len(data):
-        if data[at] not in _ENTRY_TAGS:
-            return False
-        at += 1
-        length = shift = 0
-        while True:
-            if at >= len(data) or shift > 28:
-                return False
-            length |= (data[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-            if not data[at - 1] & 0x80:
-                break
-        at += length
-    return at == len(data)
+    pb.DiscardUnknownFields()
+    known = pb.message_id and pb.SerializeToString() == data
+    return entry_from_pb(pb) if known else None
 
 
 def _as_int32(value: int) -> int:

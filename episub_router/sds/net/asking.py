@@ -19,23 +19,13 @@ from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.limiter import HostPace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
-from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.entry import Key, StoredMessage
 from episub_router.sds.protocol.message import MessageId, ReceivedMessage, Way
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.restored import StoredMessage
 from episub_router.sds.store import StoreFullError
-from episub_router.sds.wire.exchange import (
-    Ask,
-    CompareAsk,
-    GetAsk,
-    RangeAsk,
-    Request,
-    Response,
-    SnapshotAsk,
-)
+from episub_router.sds.wire.exchange import Request, Response
 
-AskEffect: TypeAlias = fx.AskIds | fx.AskCompare | fx.AskRange | fx.AskSnapshot
 Step: TypeAlias = Callable[[Participant, float], list[Effect]]
 """Something that happens to a participant at a time."""
 Accept: TypeAlias = Callable[[StoredMessage, str], ReceivedMessage | None]
@@ -63,7 +53,7 @@ class Asker:
         accept: Callable[[ReceivedMessage | Rejected], ReceivedMessage | None],
         act: Callable[[Step], Awaitable[None]],
         check_room: Callable[[], Awaitable[None]],
-        awaits: Callable[[AskEffect], bool],
+        awaits: Callable[[fx.Ask], bool],
         counts: Counter[str],
     ) -> None:
         self._host = host
@@ -78,7 +68,7 @@ class Asker:
         self._awaits = awaits
         self._counts = counts
 
-    async def ask(self, effect: AskEffect) -> None:
+    async def ask(self, effect: fx.Ask) -> None:
         """One request, and what follows from its answer."""
         response = await self._answer(effect)
         if response is None:
@@ -125,7 +115,7 @@ class Asker:
         rows: list[StoredMessage] = []
         for _ in range(_OLDER_PAGES):
             most = limit + 1 - len(rows)  # the place itself may be there too
-            page = fx.AskRange(peer, None, before, ids_only=False, limit=most, newest_first=True)
+            page = fx.AskRange(peer, most, None, before, newest_first=True)
             async with self._pace.turn(peer):
                 response = await self._once(page, self._params.pull_timeout)
             for item in response.items:
@@ -144,7 +134,7 @@ class Asker:
             return False
         return self._intake.proves_id(received, item.key)
 
-    async def _answer(self, effect: AskEffect) -> Response | ExchangeError | None:
+    async def _answer(self, effect: fx.Ask) -> Response | ExchangeError | None:
         """What came of a request; None where it was of no use any more when its turn had come.
 
         A peer that says that it's too early is asked again, in another turn.
@@ -168,11 +158,11 @@ class Asker:
             if left <= 0:  # the event loop was busy
                 return refusal
 
-    async def _once(self, effect: AskEffect, within: float) -> Response:
+    async def _once(self, effect: fx.Ask, within: float) -> Response:
         return await exchange.ask(
             self._host,
             ID.from_string(effect.peer),
-            Request(self._topic, self._channel_id, ask_of(effect)),
+            Request(self._topic, self._channel_id, effect),
             within=within,
             max_size=self._params.page_bytes + 2 * self._params.max_message,
         )
@@ -182,7 +172,7 @@ class Asker:
 
 
 def answered(
-    participant: Participant, effect: AskEffect, response: Response, accept: Accept, now: float
+    participant: Participant, effect: fx.Ask, response: Response, accept: Accept, now: float
 ) -> list[Effect]:
     """What follows from an answer. `accept` says which of its messages are what they should be."""
     pulled = _accepted(effect, response.items, accept)
@@ -207,14 +197,6 @@ def answered(
             return effects + participant.range_answered(peer, keys, response.next, now)
 
 
-def buffered(participant: Participant, ids: Sequence[MessageId]) -> list[StoredMessage]:
-    """Those of the messages that wait here for others, as they are served."""
-    return [
-        StoredMessage(key, w.raw, w.origin, w.message.sender_id)
-        for key, w in participant.waiting(ids)
-    ]
-
-
 def page_comes(
     effect: fx.AskRange,
     items: Sequence[StoredMessage],
@@ -231,7 +213,7 @@ def page_comes(
 
 
 def _accepted(
-    effect: AskEffect, items: Sequence[StoredMessage], accept: Accept
+    effect: fx.Ask, items: Sequence[StoredMessage], accept: Accept
 ) -> list[ReceivedMessage]:
     """Those of the messages that are what was asked for."""
     if isinstance(effect, fx.AskRange) and effect.ids_only:
@@ -242,7 +224,7 @@ def _accepted(
     return found
 
 
-def failed(participant: Participant, effect: AskEffect, now: float) -> list[Effect]:
+def failed(participant: Participant, effect: fx.Ask, now: float) -> list[Effect]:
     """There was no usable answer."""
     if isinstance(effect, fx.AskIds):
         participant.ids_failed(effect.peer, effect.ids, now)
@@ -266,16 +248,3 @@ def _ids_answered(
     if rest and had:
         effects.append(fx.AskIds(peer, rest))  # the page was full
     return effects
-
-
-def ask_of(effect: AskEffect) -> Ask:
-    """The request on the wire."""
-    match effect:
-        case fx.AskIds(ids=ids):
-            return GetAsk(ids)
-        case fx.AskCompare(salt=salt, ranges=ranges):
-            return CompareAsk(salt, ranges)
-        case fx.AskRange(after=after, until=until, limit=limit):
-            return RangeAsk(after, until, limit, effect.ids_only, effect.newest_first)
-        case fx.AskSnapshot(signers=signers, had=had):
-            return SnapshotAsk(signers, len(had))

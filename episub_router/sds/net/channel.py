@@ -6,10 +6,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 import trio
 from libp2p.pubsub.pb import rpc_pb2
@@ -25,10 +25,10 @@ from episub_router.sds.content.messages import (
     Snapshot,
 )
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.driver import ChannelDriver, ChannelEvent
+from episub_router.sds.net.driver import ChannelDriver, ChannelEvent, unwrapped_nursery
 from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.receipt import Receipt
-from episub_router.sds.protocol.effects import SetAside, SnapshotKept
+from episub_router.sds.protocol.effects import SetAside
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
@@ -109,7 +109,7 @@ class SdsChannel:
             join_snapshot=join_snapshot,
             authorize=authorize,
         )
-        self._manager = trio.open_nursery()
+        self._running = self._run()
         self._reading = trio.Lock()
         self._in_hand: int | None = None
 
@@ -127,45 +127,27 @@ class SdsChannel:
         return self._driver.sender_id
 
     async def __aenter__(self) -> SdsChannel:
-        _refuse_content_ids(self._driver.pubsub)
-        nursery = await self._manager.__aenter__()
-        try:
-            await self._driver.start(nursery)
-            counts, unread_limit = self._driver.counts, self._driver.params.unread_limit
-            nursery.start_soon(self._driver.access.purge_regularly, counts, unread_limit)
-        except BaseException as error:
-            if not await self.__aexit__(type(error), error, error.__traceback__):
-                raise
+        await self._running.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        leaving = error
-        if error is None:
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._running.__aexit__(*error)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        driver = self._driver
+        _refuse_content_ids(driver.pubsub)
+        async with unwrapped_nursery() as nursery:
             try:
-                await self._driver.flush(within=_FLUSH)
+                await driver.start(nursery)
+                limit = driver.params.unread_limit
+                nursery.start_soon(driver.access.purge_regularly, driver.counts, limit)
+                yield
+                await driver.flush(within=_FLUSH)
                 await self._withdraw_offer()
-            except BaseException as raised:  # such as a cancellation from outside
-                leaving = raised
-        self._driver.nursery.cancel_scope.cancel()
-        await self._driver.stop()
-        if isinstance(leaving, Exception):
-            # The nursery would wrap the error of the block in a group.
-            await self._manager.__aexit__(None, None, None)
-            handled: bool | None = False
-        else:
-            handled = await self._manager.__aexit__(
-                None if leaving is None else type(leaving),
-                leaving,
-                None if leaving is None else leaving.__traceback__,
-            )
-        if leaving is not None and leaving is not error and not handled:
-            raise leaving
-        return handled
+            finally:
+                nursery.cancel_scope.cancel()
+                await driver.stop()
 
     async def send(self, content: bytes) -> Receipt:
         """Send to the group. When this returns the message survives a crash of this process.
@@ -215,18 +197,16 @@ class SdsChannel:
         application.
         """
         async with self._reading:
-            access, key = self._driver.access, self._driver.store_key
-            store = access.store
             if self._in_hand is not None:
                 done, self._in_hand = self._in_hand, None
-                await access.run(lambda: store.set_consumed(key, done))
+                await self.done(done)
             while True:
-                after = await access.run(lambda: store.consumed(key))
+                after = await self._driver.of_store(SqliteStore.consumed)
                 message = await self._next(after)
                 position = message.position
                 if not position:
                     return message
-                times = await self._offer(position)
+                times = await self._driver.of_store(SqliteStore.offer, position)
                 if times <= self._driver.params.offer_limit:
                     self._in_hand = position
                     return message
@@ -257,14 +237,12 @@ class SdsChannel:
         so far behind our time of day, by which time most have come. What left the log unread is
         missing here.
         """
-        driver = self._driver
-        access, key = driver.access, driver.store_key
-        cursor = Cursor.read(after)
+        driver, cursor = self._driver, Cursor.read(after)
         while True:
             changed = await self._changes()
             limit = int((time.time() - hold) * 1000) if hold else MAX_LAMPORT
-            found = await access.run(
-                partial(access.store.following, key, cursor.place, cursor.arrival, limit)
+            found = await driver.of_store(
+                SqliteStore.following, cursor.place, cursor.arrival, limit
             )
             if found is None:
                 with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
@@ -277,7 +255,7 @@ class SdsChannel:
 
     async def _changes(self) -> trio.Event:
         """What is set when the log changes. Raises ClosedResourceError for a closed channel."""
-        if self._driver.nursery.cancel_scope.cancel_called:
+        if self._driver.closed:
             raise trio.ClosedResourceError("the channel was closed")
         await trio.lowlevel.checkpoint()
         return self._driver.changed
@@ -302,8 +280,7 @@ class SdsChannel:
 
     async def done(self, position: int) -> None:
         """The application is done with all deliveries up to `position`."""
-        access, key = self._driver.access, self._driver.store_key
-        await access.run(lambda: access.store.set_consumed(key, position))
+        await self._driver.of_store(SqliteStore.set_consumed, position)
 
     async def events(self) -> AsyncIterator[ChannelEvent]:
         """Acknowledgements, resends, missing, lost and found messages, syncs, conflicts, and
@@ -335,18 +312,14 @@ class SdsChannel:
 
         Also those that the store keeps beyond `log_limit`.
         """
-        access, key, contents = self._driver.access, self._driver.store_key, self._driver.contents
-        place = _place(after)
+        driver, place, more = self._driver, _place(after), True
         result: list[ChannelMessage] = []
-        more = True
         while more and len(result) < limit:
             items = limit - len(result)
-            size = items * self._driver.params.max_message
-            stored, more = await access.run(
-                partial(access.store.page, key, place, None, items, size)
-            )
+            size = items * driver.params.max_message
+            stored, more = await driver.of_store(SqliteStore.page, place, None, items, size)
             place = stored[-1].key if stored else place
-            result += await contents.shown(stored)
+            result += await driver.contents.shown(stored)
         return result
 
     async def older(
@@ -389,14 +362,12 @@ class SdsChannel:
         """Remove all messages for which a snapshot stands that so many members have signed, and
         that we have; the clock up to which that is, 0 where there is none."""
         driver = self._driver
-        kept = {s.until for s in await driver.access.run(self._snapshots)}
-        until = next((a.until for a in driver.agreed(signers) if a.until in kept), 0)
+        kept = {s.until for s in await driver.of_store(SqliteStore.snapshots)}
+        agreed = driver.participant.snapshots.agreed(signers)
+        until = next((each.until for each in agreed if each.until in kept), 0)
         if until:
             await driver.act(lambda participant, now: participant.forget(until))
         return until
-
-    def _snapshots(self) -> list[SnapshotKept]:
-        return self._driver.access.store.snapshots(self._driver.store_key)
 
     async def backup(self, path: str | Path) -> None:
         """Copy the store's file as it is now, with all its channels, while it is in use.
@@ -415,22 +386,17 @@ class SdsChannel:
         """The message in hand at a regular end will be offered again, and that doesn't count."""
         if self._in_hand is not None:
             with trio.CancelScope(shield=True):
-                await self._offer(0)
-
-    async def _offer(self, position: int) -> int:
-        access, key = self._driver.access, self._driver.store_key
-        return await access.run(lambda: access.store.offer(key, position))
+                await self._driver.of_store(SqliteStore.offer, 0)
 
     async def _next(self, after: int, *, ephemeral: bool = True) -> ChannelMessage:
         driver = self._driver
-        access, key = driver.access, driver.store_key
         while True:
             changed = await self._changes()
             try:
                 if ephemeral and driver.ephemeral:
                     message, sender = driver.ephemeral.popleft(), ""
                     return driver.contents.ephemeral(message)
-                found = await access.run(partial(access.store.deliveries, key, after, 1))
+                found = await driver.of_store(SqliteStore.deliveries, after, 1)
                 if found:
                     after, sender = found[0].position, found[0].sender_id
                     message = driver.codec.decode(found[0].raw)

@@ -6,8 +6,10 @@ import hashlib
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Concatenate, ParamSpec, TypeVar
 
 import trio
 from libp2p.peer.id import ID
@@ -19,25 +21,24 @@ from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import ContentUnreadable, Damaged
 from episub_router.sds.interop import Interop
 from episub_router.sds.net.access import StoreAccess, say_dropped, store_key
-from episub_router.sds.net.asking import Asker, Step, buffered
-from episub_router.sds.net.exchange import Authorizer, ExchangeServer, Served
+from episub_router.sds.net.asking import Asker, Step
+from episub_router.sds.net.exchange import Authorizer, ExchangeServer
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.outbox import PublishQueue
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
-from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.entry import Key, StoredMessage
 from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage, SenderId
 from episub_router.sds.protocol.outgoing import Own
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.protocol.ranges import LogComparison
-from episub_router.sds.protocol.restored import StoredMessage
-from episub_router.sds.protocol.snapshots import Agreed
 from episub_router.sds.store import SqliteStore, StoreFullError
 from episub_router.sds.wire import Codec, attach_origin
-from episub_router.sds.wire.exchange import CompareAsk
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _INBOX = 4096
 _EPHEMERAL = 256
@@ -52,7 +53,7 @@ TRIM_EVERY = 256
 ChannelEvent = fx.Notice | Rejected | Damaged | ContentUnreadable
 
 
-class ChannelDriver(Served):
+class ChannelDriver:
     """One channel of one topic. All calls of the participant happen under one lock."""
 
     def __init__(
@@ -141,9 +142,7 @@ class ChannelDriver(Served):
 
     async def _load(self) -> None:
         """The participant as its store has it, which is how the network knows it."""
-        store, key = self.access.store, self.store_key
-        limit = self.params.log_limit
-        saved = await self.access.run(lambda: store.load(key, self.sender_id, limit))
+        saved = await self.of_store(SqliteStore.load, self.sender_id, self.params.log_limit)
         now = trio.current_time()
         self.participant = Participant(
             self.sender_id,
@@ -181,6 +180,13 @@ class ChannelDriver(Served):
         self.access.users.pop(self.store_key, None)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
             await self._topic.leave(self)
+
+    async def of_store(
+        self, call: Callable[Concatenate[SqliteStore, str, P], T], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """What a method of the store says of this channel."""
+        store, key = self.access.store, self.store_key
+        return await self.access.run(lambda: call(store, key, *args, **named))
 
     # Sending
 
@@ -261,8 +267,7 @@ class ChannelDriver(Served):
             while self.participant.joining:
                 await self._change()
         await self.act(lambda p, now: p.join_without(now))
-        store, key = self.access.store, self.store_key
-        kept = (await self.access.run(lambda: store.snapshots(key)))[:1]
+        kept = (await self.of_store(SqliteStore.snapshots))[:1]
         return replace(kept[0], state=self.contents.opened(kept[0].state, "")) if kept else None
 
     # What comes in
@@ -274,18 +279,6 @@ class ChannelDriver(Served):
             return
         self._inbox.append(message)
         self._wake.set()
-
-    def waiting(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
-        return buffered(self.participant, ids)
-
-    def compare(self, ask: CompareAsk, stored: int, gone: Key | None, by: str) -> LogComparison:
-        return self.participant.compare(ask.salt, ask.ranges, stored, gone, by=by, now=self._now())
-
-    def hashed(self, ask: CompareAsk) -> int:
-        return sum(self.participant.log.size(r.after, r.until) for r in ask.ranges)
-
-    def agreed(self, signers: int) -> list[Agreed]:
-        return self.participant.snapshots.agreed(signers)
 
     def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
         """The store has removed these messages."""
@@ -344,9 +337,8 @@ class ChannelDriver(Served):
         with trio.CancelScope(shield=True):
             changes = [e for e in effects if isinstance(e, fx.Change)]
             if changes:
-                store, key = self.access.store, self.store_key
                 try:
-                    await self.access.run(lambda: store.commit(key, changes))
+                    await self.of_store(SqliteStore.commit, changes)
                 except StoreFullError:
                     self._full = True
                     await self._go_back()
@@ -388,8 +380,7 @@ class ChannelDriver(Served):
         self._wake.set()
         if self._evictions >= TRIM_EVERY:
             self._evictions = 0
-            store, key, limit = self.access.store, self.store_key, self.params.unread_limit
-            dropped = await self.access.run(lambda: store.trim_unread(key, limit))
+            dropped = await self.of_store(SqliteStore.trim_unread, self.params.unread_limit)
             say_dropped(dropped, self.counts, self.tell)
 
     async def _check_room(self) -> None:
@@ -423,8 +414,7 @@ class ChannelDriver(Served):
 
     async def stored(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
         """Those of the messages that are logged, or that the application hasn't had."""
-        store, key = self.access.store, self.store_key
-        return await self.access.run(lambda: store.get(key, ids, unread=True))
+        return await self.of_store(SqliteStore.get, ids, unread=True)
 
     async def _republish(self, message_id: MessageId) -> None:
         for stored in await self.stored([message_id]):
@@ -456,6 +446,19 @@ class ChannelDriver(Served):
         self.participant.wall_offset = time.time() - now
         self.participant.sync.channels = ExchangeServer.of(self.pubsub.host).channels
         return now
+
+
+@asynccontextmanager
+async def unwrapped_nursery() -> AsyncIterator[trio.Nursery]:
+    """A nursery whose block raises its own error, in no group. The block cancels it at its end."""
+    failed: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        try:
+            yield nursery
+        except Exception as error:
+            failed = error
+    if failed is not None:
+        raise failed
 
 
 def wall() -> int:

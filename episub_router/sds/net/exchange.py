@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import trio
@@ -16,35 +15,34 @@ from libp2p.peer.id import ID
 from libp2p.utils.varint import encode_varint_prefixed
 
 from episub_router.sds.net.access import StoreAccess
-from episub_router.sds.net.calls import MANY, Call, Streams, quiet_close, quiet_reset
-from episub_router.sds.net.frames import IncomingFrames
+from episub_router.sds.net.calls import (
+    MANY,
+    Call,
+    IncomingFrames,
+    Streams,
+    quiet_close,
+    quiet_reset,
+)
 from episub_router.sds.net.limiter import RequestLimiter, take_one
-from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import MessageId
+from episub_router.sds.protocol.effects import Ask, AskCompare, AskIds, AskRange, AskSnapshot
+from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.ranges import LogComparison
-from episub_router.sds.protocol.restored import StoredMessage
+from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.snapshots import Agreed
 from episub_router.sds.store import SqliteStore
 from episub_router.sds.store.values import first_that_fit
 from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
-    Ask,
-    CompareAsk,
-    GetAsk,
-    RangeAsk,
     Request,
     Response,
     ResponseStatus,
-    SnapshotAsk,
     decode_request,
     decode_response,
     encode_request,
     encode_response,
 )
 
-_LATER = (ResponseStatus.TOO_MANY_REQUESTS, ResponseStatus.UNAVAILABLE)
 _SERVE_TIMEOUT = 20.0
 _TOGETHER = 65_536
 """Bytes of answers that are sent together, where several requests came together (ours)."""
@@ -69,7 +67,7 @@ Authorizer: TypeAlias = Callable[[ID, str, str], bool]
 """Whether a peer may read the log of this channel of this topic over a direct stream."""
 
 
-class Served(ABC):
+class Served(Protocol):
     """A channel that can be asked."""
 
     topic_name: str
@@ -78,23 +76,7 @@ class Served(ABC):
     access: StoreAccess
     params: SdsParams
     authorize: Authorizer | None
-
-    @abstractmethod
-    def hashed(self, ask: CompareAsk) -> int:
-        """How many messages of our log are hashed to answer this."""
-
-    @abstractmethod
-    def agreed(self, signers: int) -> list[Agreed]:
-        """The snapshots that so many members have signed, newest first."""
-
-    @abstractmethod
-    def waiting(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
-        """Those of the messages that we have and that aren't logged yet."""
-
-    @abstractmethod
-    def compare(self, ask: CompareAsk, stored: int, gone: Key | None, by: str) -> LogComparison:
-        """What differs from the log of `by`; `stored` messages are in the store, and some up to
-        `gone` no more."""
+    participant: Participant
 
 
 class ExchangeServer:
@@ -190,14 +172,15 @@ class ExchangeServer:
         await quiet_reset(stream)  # a write ends by that
 
     async def _answer(self, peer: ID, data: bytes) -> Response:
+        name_of_peer = peer.to_base58()
         try:
-            request = decode_request(data)
+            request = decode_request(data, name_of_peer)
         except SdsWireError as error:
             return Response(ResponseStatus.BAD_REQUEST, str(error))
         name = (request.topic, request.channel_id)
         channel = self._channels.get(name)
         now = trio.current_time()
-        wait = self._limiter.wait(peer.to_base58(), name if channel else None, now)
+        wait = self._limiter.wait(name_of_peer, name if channel else None, now)
         if wait > 0:
             return Response(
                 ResponseStatus.TOO_MANY_REQUESTS, f"ask again in {wait:.3f} s", retry_after=wait
@@ -211,18 +194,20 @@ class ExchangeServer:
             return Response(
                 ResponseStatus.NOT_AUTHORIZED, "this channel's log is not for this peer"
             )
-        if isinstance(request.ask, CompareAsk):
-            self._limiter.hashed(peer.to_base58(), channel.hashed(request.ask), now)
-        return await _look_up(channel, request.ask, peer.to_base58())
+        if isinstance(request.ask, AskCompare):
+            log = channel.participant.log
+            hashed = sum(log.size(r.after, r.until) for r in request.ask.ranges)
+            self._limiter.hashed(name_of_peer, hashed, now)
+        return await _look_up(channel, request.ask)
 
 
-async def _look_up(channel: Served, ask: Ask, by: str) -> Response:
-    store, key = channel.access.store, channel.store_key
-    waiting = channel.waiting(ask.ids) if isinstance(ask, GetAsk) else []
-    if isinstance(ask, CompareAsk):
-        count, gone = await channel.access.run(lambda: (store.count(key), store.gone(key)))
-        return Response(comparison=channel.compare(ask, count, gone, by), gone=gone)
-    agreed = channel.agreed(ask.signers) if isinstance(ask, SnapshotAsk) else []
+async def _look_up(channel: Served, ask: Ask) -> Response:
+    store, key, participant = channel.access.store, channel.store_key, channel.participant
+    if isinstance(ask, AskCompare):
+        count = await channel.access.run(lambda: store.count(key))
+        return Response(comparison=channel.participant.compare(ask, count, trio.current_time()))
+    waiting = participant.waiting(ask.ids) if isinstance(ask, AskIds) else []
+    agreed = participant.snapshots.agreed(ask.signers) if isinstance(ask, AskSnapshot) else []
     return await channel.access.run(
         lambda: look_up(store, key, channel.params, ask, waiting, agreed)
     )
@@ -232,7 +217,7 @@ def look_up(
     store: SqliteStore,
     key: str,
     params: SdsParams,
-    ask: GetAsk | RangeAsk | SnapshotAsk,
+    ask: AskIds | AskRange | AskSnapshot,
     waiting: Sequence[StoredMessage] = (),
     agreed: Sequence[Agreed] = (),
 ) -> Response:
@@ -240,14 +225,14 @@ def look_up(
 
     `waiting` are those asked for that we have, and that wait for others.
     """
-    if isinstance(ask, SnapshotAsk):
+    if isinstance(ask, AskSnapshot):
         for each in agreed:
             part = store.snapshot_part(key, each.until, each.digest, ask.offset, params.page_bytes)
             if part is not None:
                 signed = store.get(key, each.statements, params.page_bytes)[: ask.signers]
                 return Response(items=tuple(signed), state=part[0], state_size=part[1])
         return Response()
-    if isinstance(ask, RangeAsk):
+    if isinstance(ask, AskRange):
         most = min(ask.limit, params.page_items)
         page, more = store.page(
             key,
@@ -273,7 +258,7 @@ def look_up(
 
 async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_size: int) -> Response:
     """Ask `peer`, waiting at most `within` s. Raises ExchangeError."""
-    joint = isinstance(request.ask, CompareAsk)
+    joint = isinstance(request.ask, AskCompare)
     call = Call(encode_varint_prefixed(encode_request(request)), max_size, joint=joint)
     Streams.of(host).carry(host, peer, call)
     try:
@@ -291,6 +276,6 @@ async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_siz
     except SdsWireError as error:
         raise ExchangeError(f"{peer}: {error}") from error
     if response.status is not ResponseStatus.OK:
-        retry = response.retry_after if response.status in _LATER else 0.0
-        raise ExchangeError(f"{peer}: {response.status.name}: {response.reason}", retry)
+        reason = f"{peer}: {response.status.name}: {response.reason}"
+        raise ExchangeError(reason, response.retry_after)
     return response

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from types import TracebackType
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import trio
 from libp2p.abc import IHost
@@ -14,7 +15,7 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.interop import Interop
 from episub_router.sds.net.access import StoreAccess, channel_of
-from episub_router.sds.net.driver import ChannelDriver, wall
+from episub_router.sds.net.driver import ChannelDriver, unwrapped_nursery, wall
 from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.topic import SharedTopic, join
@@ -65,8 +66,7 @@ class StoreNode:
         self._drivers: dict[tuple[str, str], ChannelDriver] = {}
         self._opened: Shares[str] = Shares(max_channels)
         """How many channels each sender's messages have opened."""
-        self._listeners: list[tuple[SharedTopic, _Listener]] = []
-        self._manager = trio.open_nursery()
+        self._running = self._run()
         self.counts: Counter[str] = Counter()
 
     @property
@@ -84,40 +84,36 @@ class StoreNode:
         }
 
     async def __aenter__(self) -> StoreNode:
-        self._nursery = await self._manager.__aenter__()
-        try:
-            for name in self._topics:
-                listener = _Listener(self, name, self._nursery)
-                self._listeners.append((await join(self._pubsub, name, listener), listener))
-            for key in self._store.channels():
-                oldest, _ = self._store.page(key, None, None, 1, 1)
-                for topic in self._topics:
-                    channel_id = channel_of(key, topic)
-                    if oldest and channel_id is not None:
-                        self._opened.add(oldest[0].sender_id)
-                        await self._open(topic, channel_id).start(self._nursery)
-            self._nursery.start_soon(StoreAccess.of(self._store).purge_regularly, self.counts)
-        except BaseException as error:
-            if not await self.__aexit__(type(error), error, error.__traceback__):
-                raise
+        await self._running.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        self._nursery.cancel_scope.cancel()
-        for driver in self._drivers.values():
-            await driver.stop()
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
-            for topic, listener in self._listeners:
-                await topic.leave(listener)
-        if isinstance(error, Exception):
-            await self._manager.__aexit__(None, None, None)
-            return False
-        return await self._manager.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._running.__aexit__(*error)
+
+    @asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
+        listeners: list[tuple[SharedTopic, _Listener]] = []
+        async with unwrapped_nursery() as self._nursery:
+            try:
+                for name in self._topics:
+                    listener = _Listener(self, name)
+                    listeners.append((await join(self._pubsub, name, listener), listener))
+                for key in self._store.channels():
+                    oldest, _ = self._store.page(key, None, None, 1, 1)
+                    for topic in self._topics:
+                        channel_id = channel_of(key, topic)
+                        if oldest and channel_id is not None:
+                            self._opened.add(oldest[0].sender_id)
+                            await self._open(topic, channel_id).start(self._nursery)
+                self._nursery.start_soon(StoreAccess.of(self._store).purge_regularly, self.counts)
+                yield
+            finally:
+                self._nursery.cancel_scope.cancel()
+                for driver in self._drivers.values():
+                    await driver.stop()
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
+                    for joined, listener in listeners:
+                        await joined.leave(listener)
 
     def receive(self, topic: str, channel_id: str, message: rpc_pb2.Message) -> None:
         """A message of a channel that isn't open yet, or just being opened."""
@@ -166,10 +162,9 @@ class _Listener:
 
     listens_to = None
 
-    def __init__(self, node: StoreNode, topic: str, nursery: trio.Nursery) -> None:
+    def __init__(self, node: StoreNode, topic: str) -> None:
         self._node = node
         self._topic = topic
-        self.nursery = nursery
 
     def take(self, message: rpc_pb2.Message, channel_id: str | None) -> None:
         if channel_id is None:

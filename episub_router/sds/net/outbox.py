@@ -13,7 +13,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.publishing import PublishGate
-from episub_router.sds.net.origin import proof_of, sign
+from episub_router.sds.net.intake import proof_of, sign
 from episub_router.sds.protocol.effects import Purpose
 from episub_router.sds.protocol.message import MessageId
 

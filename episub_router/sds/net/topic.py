@@ -18,9 +18,6 @@ from libp2p.pubsub.subscription import TrioSubscriptionAPI
 from episub_router.pubsub import Subscription
 from episub_router.sds.wire import peek_channel
 
-_OPEN: WeakKeyDictionary[Pubsub, dict[str, SharedTopic]] = WeakKeyDictionary()
-_JOINING: WeakKeyDictionary[Pubsub, trio.Lock] = WeakKeyDictionary()
-_WATCHES: WeakKeyDictionary[Pubsub, PeerWatch] = WeakKeyDictionary()
 _WATCH_INTERVAL = 1.0
 _BUFFER = 1024
 """Messages of a topic that may come before they are read: one of each of a thousand channels, which
@@ -33,9 +30,6 @@ class TopicUser(Protocol):
     @property
     def listens_to(self) -> str | None: ...
 
-    @property
-    def nursery(self) -> trio.Nursery: ...
-
     def take(self, message: rpc_pb2.Message, channel_id: str | None) -> None:
         """`channel_id` None: the bytes are no message, and somebody has to count them."""
 
@@ -43,60 +37,20 @@ class TopicUser(Protocol):
         """These are the peers that are in the topic now."""
 
 
-class PeerWatch:
-    """Looks at the peers of all topics of one pubsub; py-libp2p has no event for them.
-
-    Like a topic's reader, its task lives in the nursery of one user.
-    """
-
-    def __init__(self, pubsub: Pubsub) -> None:
-        self._pubsub = pubsub
-        self._keeper: TopicUser | None = None
-        self._scope = trio.CancelScope()
-
-    def keep(self, user: TopicUser) -> None:
-        """`user`'s nursery is one that the task may live in."""
-        if self._keeper is None:
-            self._keeper = user
-            self._scope = trio.CancelScope()
-            user.nursery.start_soon(self._run)
-
-    def leave(self, user: TopicUser) -> None:
-        if self._keeper is user:
-            self._scope.cancel()
-            self._keeper = None
-            for topic in _OPEN.get(self._pubsub, {}).values():
-                for other in topic.users:
-                    self.keep(other)
-                    return
-            del _WATCHES[self._pubsub]
-
-    async def _run(self) -> None:
-        with self._scope:
-            while True:
-                await trio.sleep(_WATCH_INTERVAL)
-                for topic in list(_OPEN.get(self._pubsub, {}).values()):
-                    topic.look()
-
-
 class SharedTopic:
-    """Drains the subscription, because pubsub drops what it can't queue.
+    """Drains the subscription, because pubsub drops what it can't queue, until the last user leaves
+    and it ends. No user's task does, as any may leave first."""
 
-    The reading task lives in the nursery of one user; when that one leaves, it moves on.
-    """
-
-    def __init__(self, pubsub: Pubsub, name: str, subscription: ISubscriptionAPI) -> None:
+    def __init__(
+        self, pubsub: Pubsub, name: str, topics: Topics, subscription: ISubscriptionAPI
+    ) -> None:
         self.pubsub = pubsub
         self.name = name
+        self._topics = topics
         self._subscription = subscription
         self._users: dict[str | None, TopicUser] = {}
-        self._reader: TopicUser | None = None
-        self._scope = trio.CancelScope()
         self._present: dict[ID, None] = {}
-
-    @property
-    def users(self) -> list[TopicUser]:
-        return list(self._users.values())
+        trio.lowlevel.spawn_system_task(self._read)
 
     def look(self) -> None:
         """See which peers are in the topic now."""
@@ -104,7 +58,7 @@ class SharedTopic:
         present = {p: None for p in listed if p in self.pubsub.peers}
         if present.keys() != self._present.keys():
             self._present = present
-            for user in self.users:
+            for user in list(self._users.values()):
                 user.peers_changed(present)
 
     def enter(self, user: TopicUser) -> None:
@@ -114,44 +68,46 @@ class SharedTopic:
         self.look()
         self._users[user.listens_to] = user
         user.peers_changed(self._present)
-        if self._reader is None:
-            self._let_read(user)
-
-    @property
-    def channels(self) -> list[str]:
-        return [c for c in self._users if c is not None]
-
-    async def _read(self) -> None:
-        with self._scope:
-            async for message in self._subscription:
-                self._dispatch(message)
-
-    def _dispatch(self, message: rpc_pb2.Message) -> None:
-        channel_id = peek_channel(message.data)
-        user = self._users.get(channel_id) or self._users.get(None)
-        if user is None and channel_id is None:
-            user = next(iter(self._users.values()), None)
-        if user is not None:
-            user.take(message, channel_id)
-
-    def _let_read(self, user: TopicUser) -> None:
-        self._scope = trio.CancelScope()
-        self._reader = user
-        user.nursery.start_soon(self._read)
 
     async def leave(self, user: TopicUser) -> None:
         del self._users[user.listens_to]
-        if self._reader is user:
-            self._scope.cancel()
-            self._reader = None
-            for other in self._users.values():
-                self._let_read(other)
-                break
         if not self._users:
-            _OPEN.get(self.pubsub, {}).pop(self.name, None)
-        _WATCHES[self.pubsub].leave(user)
-        if not self._users:
+            self._topics.open.pop(self.name, None)
             await self._subscription.unsubscribe()
+
+    async def _read(self) -> None:
+        async for message in self._subscription:
+            channel_id = peek_channel(message.data)
+            user = self._users.get(channel_id) or self._users.get(None)
+            if user is None and channel_id is None:
+                user = next(iter(self._users.values()), None)
+            if user is not None:
+                user.take(message, channel_id)
+
+
+class Topics:
+    """Those of one pubsub that have users."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, SharedTopic] = {}
+        self.joining = trio.Lock()
+        self._watching = False
+
+    def watch(self) -> None:
+        """Look at the peers of all topics; py-libp2p has no event for them."""
+        if not self._watching:
+            self._watching = True
+            trio.lowlevel.spawn_system_task(self._watch)
+
+    async def _watch(self) -> None:
+        while self.open:
+            await trio.sleep(_WATCH_INTERVAL)
+            for topic in list(self.open.values()):
+                topic.look()
+        self._watching = False
+
+
+_TOPICS: WeakKeyDictionary[Pubsub, Topics] = WeakKeyDictionary()
 
 
 async def join(pubsub: Pubsub, name: str, user: TopicUser) -> SharedTopic:
@@ -160,23 +116,20 @@ async def join(pubsub: Pubsub, name: str, user: TopicUser) -> SharedTopic:
     Raises ValueError where the channel is open already, or someone else reads the topic:
     py-libp2p gives every subscriber of one topic the same queue, so each would get a part.
     """
-    topics = _OPEN.setdefault(pubsub, {})
-    async with _JOINING.setdefault(pubsub, trio.Lock()):
-        topic = topics.get(name)
+    topics = _TOPICS.setdefault(pubsub, Topics())
+    async with topics.joining:
+        topic = topics.open.get(name)
         if topic is None:
-            topic = topics[name] = await _open(pubsub, name)
+            if name in pubsub.topic_ids:
+                raise ValueError(
+                    f"topic {name!r} is subscribed already: its messages would be divided between "
+                    f"two readers; unsubscribe first"
+                )
+            subscription = _with_room(pubsub, name, await pubsub.subscribe(name))
+            topic = topics.open[name] = SharedTopic(pubsub, name, topics, subscription)
     topic.enter(user)
-    _WATCHES.setdefault(pubsub, PeerWatch(pubsub)).keep(user)
+    topics.watch()
     return topic
-
-
-async def _open(pubsub: Pubsub, name: str) -> SharedTopic:
-    if name in pubsub.topic_ids:
-        raise ValueError(
-            f"topic {name!r} is subscribed already: its messages would be divided between two "
-            f"readers; unsubscribe first"
-        )
-    return SharedTopic(pubsub, name, _with_room(pubsub, name, await pubsub.subscribe(name)))
 
 
 def _with_room(pubsub: Pubsub, name: str, subscription: ISubscriptionAPI) -> ISubscriptionAPI:

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from episub_router.protocol.types import NEVER, Time
-from episub_router.sds.protocol.effects import AskCompare, AskRange, AskSnapshot, Effect, PeerRef
+from episub_router.sds.protocol.effects import (
+    Ask,
+    AskCompare,
+    AskRange,
+    AskSnapshot,
+    Effect,
+    PeerRef,
+)
 from episub_router.sds.protocol.entry import Key, RangeHash
 from episub_router.sds.protocol.joining import JOIN_PEERS, Joining
 from episub_router.sds.protocol.log import Log
@@ -77,7 +84,7 @@ class _Job:
     had: int
     compare: list[RangeHash] = field(default_factory=list)
     fetch: list[_Span] = field(default_factory=list)
-    asked: AskRange | AskCompare | AskSnapshot | None = None
+    asked: Ask | None = None
     asked_at: Time = 0.0
     came_at: Time | None = None
     rounds: int = 0
@@ -123,7 +130,7 @@ class Catchup:
         """Whether a peer is being asked, or is about to be."""
         return self._job is not None or bool(self._queue) or self._decide_at != NEVER
 
-    def awaits(self, ask: AskRange | AskCompare | AskSnapshot) -> bool:
+    def awaits(self, ask: Ask) -> bool:
         """Whether this is what is being asked."""
         return self._job is not None and self._job.asked is ask
 
@@ -163,10 +170,9 @@ class Catchup:
         self._equal.pop(peer, None)
         self.failed(peer, now)
 
-    def asked_by(
-        self, peer: PeerRef, ranges: Sequence[RangeHash], answer: LogComparison, now: Time
-    ) -> None:
-        """`peer` has compared its log with ours. Where they are equal, we needn't ask it too."""
+    def asked_by(self, ask: AskCompare, answer: LogComparison, now: Time) -> None:
+        """A peer has compared its log with ours. Where they are equal, we needn't ask it too."""
+        peer, ranges = ask.peer, ask.ranges
         whole = len(ranges) == 1 and ranges[0].after == self._log.floor and ranges[0].until is None
         differs = answer.parts or answer.keys or (whole and ranges[0].count != len(self._log))
         if whole and not differs and peer in self._peers:
@@ -276,7 +282,7 @@ class Catchup:
 
     def _ask_newest(self, job: _Job, until: Key | None, now: Time) -> AskRange:
         limit = min(max(1, self._joining.last or 0), self._params.page_items)
-        asked = AskRange(job.peer, None, until, ids_only=True, limit=limit, newest_first=True)
+        asked = AskRange(job.peer, limit, None, until, ids_only=True, newest_first=True)
         job.asked, job.asked_at = asked, now
         job.deadline = now + _PATIENCE * self._params.pull_timeout
         return asked
@@ -357,7 +363,7 @@ class Catchup:
             span = job.fetch.pop()
             most = _IDS_PAGE if span.ids_only else self._params.page_items
             limit = min(self._page, most)
-            job.asked = AskRange(job.peer, *span, limit=limit)
+            job.asked = AskRange(job.peer, limit, *span)
             job.asked_at, job.came_at = now, None
         else:
             self._end(now, again=False)

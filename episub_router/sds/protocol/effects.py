@@ -135,7 +135,7 @@ Change: TypeAlias = (
 )
 
 
-# The network.
+# The network. Of a request, `peer` is who is on the other side.
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Rebroadcast:
 
 @dataclass(frozen=True, slots=True)
 class AskIds:
-    """Get these messages from `peer`; answer with `receive` for each, then `ids_answered`."""
+    """Get these messages; answer with `receive` for each, then `ids_answered`."""
 
     peer: PeerRef
     ids: tuple[MessageId, ...]
@@ -164,7 +164,7 @@ class AskIds:
 
 @dataclass(frozen=True, slots=True)
 class AskCompare:
-    """Let `peer` compare these ranges of our log with its own; answer with `compared`."""
+    """Compare these ranges of a log, hashed with this salt; answer with `compared`."""
 
     peer: PeerRef
     salt: bytes
@@ -173,25 +173,28 @@ class AskCompare:
 
 @dataclass(frozen=True, slots=True)
 class AskRange:
-    """Get a page of `peer`'s log, of at most `limit` messages; answer with `receive` for each, then
-    `range_answered`."""
+    """Get at most `limit` messages with after < key <= until, ascending or newest first; None is an
+    open bound. Answer with `receive` for each, then `range_answered`."""
 
     peer: PeerRef
-    after: Key | None
-    until: Key | None
-    ids_only: bool
     limit: int
+    after: Key | None = None
+    until: Key | None = None
+    ids_only: bool = False
     newest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AskSnapshot:
-    """Get the newest snapshot that `signers` members have signed, of which we `had` a part; answer
-    with `snapshot_answered`."""
+    """Get the newest snapshot that `signers` members have signed, from an offset on; answer with
+    `snapshot_answered`."""
 
     peer: PeerRef
     signers: int
-    had: bytes = b""
+    offset: int = 0
+
+
+Ask: TypeAlias = AskIds | AskCompare | AskRange | AskSnapshot
 
 
 # The application.
@@ -334,10 +337,7 @@ Effect: TypeAlias = (
     Change
     | BroadcastBytes
     | Rebroadcast
-    | AskIds
-    | AskCompare
-    | AskRange
-    | AskSnapshot
+    | Ask
     | DeliverContent
     | DeliverEphemeral
     | Notice

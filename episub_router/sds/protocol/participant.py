@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from episub_router.sds.protocol.clock import ClockAheadError, LamportClock
 from episub_router.sds.protocol.delivery import CausalDelivery
 from episub_router.sds.protocol.dialect import Dialect
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef, Purpose
-from episub_router.sds.protocol.entry import Key, LogEntry, RangeHash
+from episub_router.sds.protocol.entry import Key, LogEntry, Restored, StoredMessage
 from episub_router.sds.protocol.group import Group
 from episub_router.sds.protocol.incoming import Waiting
 from episub_router.sds.protocol.joining import Joining
@@ -34,7 +34,6 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import StreamPeers
 from episub_router.sds.protocol.ranges import LogComparison, compare
 from episub_router.sds.protocol.responses import Responses
-from episub_router.sds.protocol.restored import Restored, StoredMessage
 from episub_router.sds.protocol.snapshots import Snapshots, signed_by
 from episub_router.sds.protocol.sync import SyncTimer
 from episub_router.sds.protocol.wants import PULL_DELAY, Wants
@@ -111,6 +110,8 @@ class Participant:
         self.incoming = self._delivery.incoming
         self._joining = Joining(join_last, join_snapshot, self.log, self.clock)
         self._opened = opened
+        self._state = b""
+        """What has come of a snapshot."""
         self.snapshots = Snapshots()
         self._catchup = Catchup(params, rng, self.peers, self.log, self._joining)
         self._ephemeral: dict[MessageId, None] = {}
@@ -198,9 +199,12 @@ class Participant:
         self, ask: fx.AskSnapshot, statements: list[Message], part: bytes, size: int, now: Time
     ) -> list[Effect]:
         """`ask.peer` has handed out `part` of a snapshot of `size` bytes, with proven messages."""
-        state = ask.had + part
+        if not self._catchup.awaits(ask):
+            return []
+        state, self._state = (self._state if ask.offset else b"") + part, b""
         if part and len(state) < size <= self.params.max_content:
-            rest = replace(ask, had=state)
+            self._state = state
+            rest = replace(ask, offset=len(state))
             return self._catchup.snapshot_answered(ask, None, rest, now)
         try:
             digest = hashlib.sha256(self._opened(state)).digest()
@@ -389,25 +393,19 @@ class Participant:
 
     # Direct streams
 
-    def waiting(self, ids: Iterable[MessageId]) -> list[tuple[Key, Waiting]]:
-        """Those of the messages that we have and that wait for others, with their places."""
+    def waiting(self, ids: Iterable[MessageId]) -> list[StoredMessage]:
+        """Those of the messages that we have and that wait for others, as they are served."""
         found = [w for i in ids if (w := self.incoming.get(i)) is not None]
-        return [((w.message.lamport or 0, w.message.message_id), w) for w in found]
+        return [
+            StoredMessage((m.lamport or 0, m.message_id), w.raw, w.origin, m.sender_id)
+            for w in found
+            for m in (w.message,)
+        ]
 
-    def compare(
-        self,
-        salt: bytes,
-        ranges: Sequence[RangeHash],
-        stored: int,
-        gone: Key | None,
-        *,
-        by: PeerRef,
-        now: Time,
-    ) -> LogComparison:
-        """Answer a peer that compares logs. Our store has `stored` messages, and what it had up to
-        `gone` it may have no more."""
-        answer = compare(self.log, salt, ranges, stored, gone)
-        self._catchup.asked_by(by, ranges, answer, now)
+    def compare(self, ask: fx.AskCompare, stored: int, now: Time) -> LogComparison:
+        """Answer a peer that compares logs. Our store has `stored` messages."""
+        answer = compare(self.log, ask.salt, ask.ranges, stored)
+        self._catchup.asked_by(ask, answer, now)
         return answer
 
     def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
@@ -433,7 +431,7 @@ class Participant:
     def _count_peers(self, now: Time) -> None:
         self.group.set_peers(len(self.peers), now)
 
-    def awaits(self, ask: fx.AskIds | fx.AskCompare | fx.AskRange | fx.AskSnapshot) -> bool:
+    def awaits(self, ask: fx.Ask) -> bool:
         """Whether an answer would still be of use."""
         if isinstance(ask, fx.AskIds):
             return any(i in self.wants or i in self.incoming for i in ask.ids)

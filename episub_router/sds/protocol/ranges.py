@@ -26,14 +26,13 @@ MAX_RANGES = 64
 @dataclass(frozen=True, slots=True)
 class LogComparison:
     """What differs: parts of ranges, and places of messages. `older`: how many there are besides,
-    up to `floor`; they can be had by range. What was there up to `gone` is there no more.
+    up to `floor`; they can be had by range.
     """
 
     parts: tuple[RangeHash, ...] = ()
     keys: tuple[Key, ...] = ()
     floor: Key | None = None
     older: int = 0
-    gone: Key | None = None
 
 
 def disjoint(ranges: Sequence[RangeHash]) -> bool:
@@ -44,9 +43,7 @@ def disjoint(ranges: Sequence[RangeHash]) -> bool:
     )
 
 
-def compare(
-    log: Log, salt: bytes, ranges: Sequence[RangeHash], stored: int, gone: Key | None
-) -> LogComparison:
+def compare(log: Log, salt: bytes, ranges: Sequence[RangeHash], stored: int) -> LogComparison:
     """Answer a peer from our log, whose store has `stored` messages."""
     parts: list[RangeHash] = []
     keys: list[Key] = []
@@ -66,4 +63,4 @@ def compare(
                 parts.append(RangeHash(after, until, size, part))
                 after = until
     older = max(0, stored - len(log)) if log.floor is not None else 0
-    return LogComparison(tuple(parts), tuple(keys), log.floor, older, gone)
+    return LogComparison(tuple(parts), tuple(keys), log.floor, older)

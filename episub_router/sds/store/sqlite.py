@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.delivery import TOMBSTONES
+from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
 from episub_router.sds.protocol.group import MEMBERS
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId
-from episub_router.sds.protocol.restored import Restored, StoredMessage
-from episub_router.sds.protocol.tombstones import TOMBSTONES
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
 from episub_router.sds.store.values import (
     Following,

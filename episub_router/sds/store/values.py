@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.entry import Key, StoredMessage
 from episub_router.sds.protocol.message import MessageId, SenderId
-from episub_router.sds.protocol.restored import StoredMessage
 
 
 class StoreError(Exception):

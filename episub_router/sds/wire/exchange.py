@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.protocol.entry import Key, RangeHash
+from episub_router.sds.protocol.effects import (
+    Ask,
+    AskCompare,
+    AskIds,
+    AskRange,
+    AskSnapshot,
+    PeerRef,
+)
+from episub_router.sds.protocol.entry import Key, RangeHash, StoredMessage
 from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.protocol.ranges import (
     FANOUT,
@@ -20,9 +27,7 @@ from episub_router.sds.protocol.ranges import (
     LogComparison,
     disjoint,
 )
-from episub_router.sds.protocol.restored import StoredMessage
-from episub_router.sds.wire.codec import SdsWireError, hash_of
-from episub_router.sds.wire.ids import pack_id, unpack_id
+from episub_router.sds.wire.codec import SdsWireError, hash_of, pack_id, unpack_id
 
 PROTOCOL = "/sds/store/2.0.0"
 MAX_REQUEST = 65_536
@@ -40,46 +45,7 @@ class ResponseStatus(IntEnum):
     BAD_REQUEST = 2
     UNKNOWN_CHANNEL = 3
     TOO_MANY_REQUESTS = 4
-    UNAVAILABLE = 5
     NOT_AUTHORIZED = 6
-
-
-@dataclass(frozen=True, slots=True)
-class GetAsk:
-    """These messages."""
-
-    ids: tuple[MessageId, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RangeAsk:
-    """The messages with after < key <= until, ascending, or else newest first; None is an open
-    bound."""
-
-    after: Key | None = None
-    until: Key | None = None
-    limit: int = MAX_PAGE
-    ids_only: bool = False
-    newest_first: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CompareAsk:
-    """What differs from these ranges, hashed with this salt."""
-
-    salt: bytes
-    ranges: tuple[RangeHash, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotAsk:
-    """The newest snapshot that `signers` members have signed, from an offset on."""
-
-    signers: int
-    offset: int = 0
-
-
-Ask: TypeAlias = GetAsk | RangeAsk | CompareAsk | SnapshotAsk
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +77,10 @@ class Response:
 def encode_request(request: Request) -> bytes:
     pb = sds_pb2.StoreRequest(topic=request.topic, channel_id=request.channel_id)
     match request.ask:
-        case GetAsk(ids=ids):
+        case AskIds(ids=ids):
             pb.get.ids.extend(map(pack_id, ids))
             pb.get.SetInParent()
-        case RangeAsk(after=after, until=until, limit=limit) as span:
+        case AskRange(after=after, until=until, limit=limit) as span:
             pb.range.limit = limit
             pb.range.ids_only = span.ids_only
             pb.range.newest_first = span.newest_first
@@ -122,18 +88,18 @@ def encode_request(request: Request) -> bytes:
                 pb.range.after.CopyFrom(_key_to_pb(after))
             if until is not None:
                 pb.range.until.CopyFrom(_key_to_pb(until))
-        case CompareAsk(salt=salt, ranges=ranges):
+        case AskCompare(salt=salt, ranges=ranges):
             pb.compare.salt = salt
             for part in ranges:
                 pb.compare.ranges.append(_hash_to_pb(part))
-        case SnapshotAsk(signers=signers, offset=offset):
+        case AskSnapshot(signers=signers, offset=offset):
             pb.snapshot.signers = signers
             pb.snapshot.offset = offset
     return pb.SerializeToString()
 
 
-def decode_request(data: bytes) -> Request:
-    """Raises SdsWireError, with what is wrong, for anything else than a request."""
+def decode_request(data: bytes, peer: PeerRef) -> Request:
+    """What `peer` asks. Raises SdsWireError, with what is wrong, for what is no request."""
     try:
         pb = sds_pb2.StoreRequest.FromString(data)
     except DecodeError as error:
@@ -146,19 +112,20 @@ def decode_request(data: bytes) -> Request:
             raise SdsWireError(
                 "bad-request", f"get of {asked} messages, 1 to {MAX_GET} are allowed"
             )
-        ask = GetAsk(tuple(map(_id_from_pb, pb.get.ids)))
+        ask = AskIds(peer, tuple(map(_id_from_pb, pb.get.ids)))
     elif kind == "range":
-        ask = RangeAsk(
+        ask = AskRange(
+            peer,
+            min(pb.range.limit or MAX_PAGE, MAX_PAGE),
             after=_key_from_pb(pb.range.after) if pb.range.HasField("after") else None,
             until=_key_from_pb(pb.range.until) if pb.range.HasField("until") else None,
-            limit=min(pb.range.limit or MAX_PAGE, MAX_PAGE),
             ids_only=pb.range.ids_only,
             newest_first=pb.range.newest_first,
         )
     elif kind == "compare":
-        ask = _compare_from_pb(pb.compare)
+        ask = _compare_from_pb(pb.compare, peer)
     elif kind == "snapshot":
-        ask = SnapshotAsk(max(1, pb.snapshot.signers), pb.snapshot.offset)
+        ask = AskSnapshot(peer, max(1, pb.snapshot.signers), pb.snapshot.offset)
     else:
         raise SdsWireError("bad-request", "neither get, range, compare nor snapshot")
     return Request(pb.topic, pb.channel_id, ask)
@@ -194,7 +161,6 @@ def decode_response(data: bytes) -> Response:
         raise SdsWireError("malformed", str(error)) from error
     if len(pb.items) > MAX_PAGE:
         raise SdsWireError("oversized", f"{len(pb.items)} items")
-    gone = _key_from_pb(pb.gone) if pb.HasField("gone") else None
     return Response(
         status=_status(pb.status),
         reason=pb.reason,
@@ -208,8 +174,8 @@ def decode_response(data: bytes) -> Response:
         ),
         unknown_ids=tuple(map(_id_from_pb, pb.unknown)),
         next=_key_from_pb(pb.next) if pb.HasField("next") else None,
-        comparison=_comparison_from_pb(pb.comparison, gone) if pb.HasField("comparison") else None,
-        gone=gone,
+        comparison=_comparison_from_pb(pb.comparison) if pb.HasField("comparison") else None,
+        gone=_key_from_pb(pb.gone) if pb.HasField("gone") else None,
         retry_after=pb.retry_after_ms / 1000,
         state=pb.state,
         state_size=pb.state_size,
@@ -240,13 +206,13 @@ def _hash_from_pb(pb: sds_pb2.RangeHash, before: Key | None = None) -> RangeHash
     return RangeHash(after, until, pb.count, pb.hash)
 
 
-def _compare_from_pb(pb: sds_pb2.Compare) -> CompareAsk:
+def _compare_from_pb(pb: sds_pb2.Compare, peer: PeerRef) -> AskCompare:
     if len(pb.salt) != SALT_SIZE or not 0 < len(pb.ranges) <= MAX_RANGES:
         raise SdsWireError("bad-request", f"a salt of {len(pb.salt)}, {len(pb.ranges)} ranges")
     ranges = tuple(_hash_from_pb(r) for r in pb.ranges)
     if not disjoint(ranges):
         raise SdsWireError("bad-request", "ranges that overlap or are out of order")
-    return CompareAsk(pb.salt, ranges)
+    return AskCompare(peer, pb.salt, ranges)
 
 
 def _comparison_to_pb(comparison: LogComparison, pb: sds_pb2.Comparison) -> None:
@@ -260,7 +226,7 @@ def _comparison_to_pb(comparison: LogComparison, pb: sds_pb2.Comparison) -> None
     pb.older = comparison.older
 
 
-def _comparison_from_pb(pb: sds_pb2.Comparison, gone: Key | None) -> LogComparison:
+def _comparison_from_pb(pb: sds_pb2.Comparison) -> LogComparison:
     if len(pb.parts) > _MAX_PARTS or len(pb.keys) > _MAX_KEYS:
         raise SdsWireError("oversized", f"{len(pb.parts)} parts, {len(pb.keys)} keys")
     parts: list[RangeHash] = []
@@ -268,7 +234,7 @@ def _comparison_from_pb(pb: sds_pb2.Comparison, gone: Key | None) -> LogComparis
         parts.append(_hash_from_pb(part, parts[-1].until if parts else None))
     keys = [_place_from_pb(key) for key in pb.keys]
     floor = _key_from_pb(pb.floor) if pb.HasField("floor") else None
-    return LogComparison(tuple(parts), tuple(keys), floor, pb.older, gone)
+    return LogComparison(tuple(parts), tuple(keys), floor, pb.older)
 
 
 def _place_to_pb(key: Key, raw: bytes = b"") -> sds_pb2.PackedKey:
