@@ -19,11 +19,13 @@ from episub_router.sds.net.exchange import ExchangeError
 from episub_router.sds.net.intake import Rejected
 from episub_router.sds.net.node import StoreNode
 from episub_router.sds.net.opening import open
+from episub_router.sds.net.outbox import RateLimit
 from episub_router.sds.net.receipt import NotAcknowledgedError, Receipt
 from episub_router.sds.protocol.clock import ClockAheadError
 from episub_router.sds.protocol.effects import (
     Acknowledged,
     ClockAhead,
+    EphemeralDropped,
     Expired,
     Found,
     Lost,
@@ -57,6 +59,7 @@ __all__ = [
     "ContentUnreadable",
     "Damaged",
     "Durability",
+    "EphemeralDropped",
     "ExchangeError",
     "Expired",
     "Found",
@@ -69,6 +72,7 @@ __all__ = [
     "Missing",
     "NotAcknowledgedError",
     "PossiblyAcknowledged",
+    "RateLimit",
     "Receipt",
     "Rejected",
     "Resent",

@@ -6,7 +6,6 @@ import random
 from typing import Any, TypeVar
 
 from episub_router.sds.interop import Interop, WireFormat, js_filter
-from episub_router.sds.interop.dialect import InteropDialect
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import DiscardReason, Effect
 from episub_router.sds.protocol.entry import Restored
@@ -65,7 +64,7 @@ class One:
             channel_id,
             self.params,
             codec=self.codec if filters else _Told(self.codec, Codec(self.params)),
-            dialect=InteropDialect(self.filters) if filters else None,
+            dialect=interop.dialect() if filters else None,
             rng=random.Random(1),
             now=self.now,
             wall_offset=WALL / 1000 - self.now,

@@ -27,7 +27,7 @@ from episub_router.sds import SdsChannel
 from episub_router.sds.net import calls, exchange
 from episub_router.sds.net.calls import Call, Streams
 from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, ask
-from episub_router.sds.net.outbox import PublishQueue, Turns
+from episub_router.sds.net.outbox import PublishQueue, RateLimit, Turns
 from episub_router.sds.protocol.effects import AskCompare, AskRange, Purpose
 from episub_router.sds.protocol.entry import RangeHash
 from episub_router.sds.protocol.params import SdsParams
@@ -137,6 +137,8 @@ async def test_streams_that_the_other_side_leaves_open_are_ended(
         for n in range(3):
             with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
                 await asked(b, a, Request("t", str(n), WHOLE))
+            # A stream that is still kept would carry the next request, which nobody reads.
+            await eventually(lambda: not Streams.of(b.host)._waiting, PATIENCE)
             await eventually(lambda: kept(b, a) <= before, PATIENCE)
         ExchangeServer.of(a.host)
         before = kept(a, b)
@@ -288,6 +290,9 @@ class FewTake:
         self.peer_topics = {"t": set(waiting)}
         self.peer_queues = {peer: Waiting(count) for peer, count in waiting.items()}
 
+    async def publish(self, topic: str, data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+
 
 class Waiting(list[None]):
     closed = False
@@ -350,6 +355,36 @@ async def test_what_waits_to_be_published_is_not_resent_besides() -> None:
         nursery.cancel_scope.cancel()
     assert counts["published-content"] == 2
     assert counts["published-resend"] == 1
+
+
+async def test_a_rate_limit_holds_messages_back_and_drops_ephemeral_ones(
+    autojump_clock: MockClock,
+) -> None:
+    """LIP-173: what is beyond it is queued; what has no order is dropped near it."""
+    times: list[float] = []
+    counts: Counter[str] = Counter()
+    queue = PublishQueue(
+        cast(Pubsub, FewTake()),
+        "t",
+        counts,
+        lambda message_id: times.append(trio.current_time()),
+        RateLimit(10, 60.0),
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(queue.run)
+        for n in range(25):
+            assert queue.post(f"{n}", b"%d" % n, Purpose.CONTENT)
+        assert not queue.post("typing", b"typing", Purpose.EPHEMERAL)
+        start = trio.current_time()
+        await queue.flush()
+        assert [round(at - start) for at in times] == [0] * 10 + [60] * 10 + [120] * 5
+        for n in range(4):
+            assert queue.post(f"typing {n}", b"typing %d" % n, Purpose.EPHEMERAL)
+        assert not queue.post("one more", b"one more", Purpose.EPHEMERAL)
+        nursery.cancel_scope.cancel()
+    assert counts["ephemeral-dropped"] == 2
+    with pytest.raises(ValueError, match="at least one"):
+        PublishQueue(cast(Pubsub, FewTake()), "t", counts, times.append, RateLimit(0, 1.0))  # type: ignore[arg-type]
 
 
 async def test_many_slow_peers_hold_up_what_is_published_no_longer_than_one(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from episub_router.pb import sds_pb2
 from episub_router.sds.interop.bloom import (
     FilterCodec,
     Geometry,
@@ -30,8 +31,8 @@ from episub_router.sds.wire.codec import is_nim
 Vectors = dict[str, Any]
 
 
-def codec(wire: WireFormat) -> InteropCodec:
-    return InteropCodec(SdsParams(), wire, lambda: 0)
+def codec(wire: WireFormat, history: int = 10) -> InteropCodec:
+    return InteropCodec(SdsParams(), wire, lambda: 0, history)
 
 
 def message_of(fields: dict[str, Any]) -> Message:
@@ -99,8 +100,9 @@ def test_message_bytes_of_nim_sds(vectors: Vectors) -> None:
                 assert codec(wire).decode(data) == said, vector["name"]
 
 
-def test_our_own_fields_pass_through_the_schema_of_nim_sds() -> None:
-    nim = codec(WireFormat.NIM)
+@pytest.mark.parametrize("history", [2, 10])
+def test_our_own_fields_pass_through_the_schema_of_nim_sds(history: int) -> None:
+    nim = codec(WireFormat.NIM, history)
     message = Message(
         sender_id="a",
         message_id="m",
@@ -115,7 +117,9 @@ def test_our_own_fields_pass_through_the_schema_of_nim_sds() -> None:
         parts=("p",),
         snapshot=2,
     )
-    assert nim.decode(nim.encode(message)[0]) == message
+    raw, _ = nim.encode(message)
+    assert nim.decode(raw) == message
+    assert len(sds_pb2.NimSdsMessage.FromString(raw).causal_history) == history
 
 
 def test_both_schemas_are_read_whichever_is_written(vectors: Vectors) -> None:

@@ -23,10 +23,6 @@ from episub_router.sds.wire.codec import (
     pack_id,
 )
 
-NAMED = 10
-"""Entries of a causal history: 2 leave 4 to 16 % of concurrent messages in nobody's (chosen). Heads
-beyond them go into a field of our own."""
-
 
 class WireFormat(Enum):
     """The schema that is written (S01). Both are always read, and our own as well."""
@@ -43,8 +39,11 @@ class InteropCodec(Codec):
     """A message's id is what it says. `wall` is the time of day in milliseconds, to which clocks of
     the first schema are nearest."""
 
-    def __init__(self, params: SdsParams, wire: WireFormat, wall: Callable[[], int]) -> None:
+    def __init__(
+        self, params: SdsParams, wire: WireFormat, wall: Callable[[], int], history: int
+    ) -> None:
         super().__init__(params)
+        self._history = history
         self._wire = wire
         self._wall = wall
 
@@ -55,8 +54,8 @@ class InteropCodec(Codec):
         its clock keeps the low 32 bits, as two's complement.
         """
         seed = self._wire is WireFormat.SEED
-        entries: Iterable[HistoryEntry] = message.causal_history[:NAMED]
-        more = message.causal_history[NAMED:]
+        entries: Iterable[HistoryEntry] = message.causal_history[: self._history]
+        more = message.causal_history[self._history :]
         pb = sds_pb2.SdsMessage(
             message_id=message.message_id,
             channel_id=message.channel_id,

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from episub_router.protocol.types import Time
 from episub_router.sds.interop.bloom import SATURATED, FilterCodec, RollingFilter
-from episub_router.sds.interop.codec import NAMED
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.dialect import Dialect
 from episub_router.sds.protocol.effects import DiscardReason, Effect
@@ -29,11 +28,12 @@ _POSSIBLY = 60.0
 class InteropDialect(Dialect):
     """Chooses by order of reception: a far-future clock makes no message more recent."""
 
-    def __init__(self, filters: FilterCodec) -> None:
+    def __init__(self, filters: FilterCodec, history: int) -> None:
         self.filters = filters
+        self._history = history
         self._filter = RollingFilter(filters, _KEEP)
         self._received: deque[MessageId] = deque(maxlen=self._filter.keep)
-        self._delivered: deque[MessageId] = deque(maxlen=NAMED)
+        self._delivered: deque[MessageId] = deque(maxlen=history)
         self._possibly: dict[tuple[MessageId, SenderId], None] = {}
 
     def name(self, sender: SenderId, channel_id: str, lamport: int, content: bytes) -> MessageId:
@@ -48,7 +48,7 @@ class InteropDialect(Dialect):
         """Recent messages besides the heads, and the filter."""
         chosen = dict.fromkeys(message.history_ids)
         for recent in reversed(self._delivered):
-            if len(chosen) >= NAMED:
+            if len(chosen) >= self._history:
                 break
             if recent in log:
                 chosen[recent] = None

@@ -27,6 +27,7 @@ from episub_router.sds.content.messages import (
 from episub_router.sds.interop import Interop
 from episub_router.sds.net.driver import ChannelDriver, ChannelEvent, unwrapped_nursery
 from episub_router.sds.net.exchange import Authorizer
+from episub_router.sds.net.outbox import RateLimit
 from episub_router.sds.net.receipt import Receipt
 from episub_router.sds.protocol.effects import SetAside
 from episub_router.sds.protocol.entry import Key
@@ -57,7 +58,8 @@ class SdsChannel:
     0 is from now on; None is all. `join_snapshot`: it takes the newest snapshot that so many
     members have signed, and what follows: see `snapshot`. `cipher` encrypts contents. `authorize`
     says which peers may read the log over direct streams, by peer id, topic and channel; None is
-    all. `interop`: members of other implementations, see `episub_router.sds.interop`.
+    all. `rate_limit`: how much is published. `interop`: members of other implementations, see
+    `episub_router.sds.interop`.
 
     Raises ValueError on entering for a topic that someone else reads already, and for a pubsub
     whose message ids are hashes of the content, which would swallow what is sent again.
@@ -78,6 +80,7 @@ class SdsChannel:
         join_snapshot: int | None = None,
         cipher: ContentCipher | None = None,
         authorize: Authorizer | None = None,
+        rate_limit: RateLimit | None = None,
     ) -> None:
         if join_last is not None and join_last < 0:
             raise ValueError(f"join_last must not be negative: {join_last}")
@@ -108,6 +111,7 @@ class SdsChannel:
             join_last=join_last,
             join_snapshot=join_snapshot,
             authorize=authorize,
+            rate=rate_limit,
         )
         self._running = self._run()
         self._reading = trio.Lock()

@@ -24,7 +24,7 @@ from episub_router.sds.net.access import StoreAccess, say_dropped, store_key
 from episub_router.sds.net.asking import Asker, Step
 from episub_router.sds.net.exchange import Authorizer, ExchangeServer
 from episub_router.sds.net.intake import Intake, Rejected
-from episub_router.sds.net.outbox import PublishQueue
+from episub_router.sds.net.outbox import PublishQueue, RateLimit
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
@@ -71,6 +71,7 @@ class ChannelDriver:
         join_last: int | None = None,
         join_snapshot: int | None = None,
         authorize: Authorizer | None = None,
+        rate: RateLimit | None = None,
     ) -> None:
         self.pubsub = pubsub
         self.topic_name = topic_name
@@ -94,7 +95,7 @@ class ChannelDriver:
         self._lock = trio.Lock()
         self._inbox: deque[rpc_pb2.Message] = deque()
         self._wake = trio.Event()
-        self._outbox = PublishQueue(pubsub, topic_name, self.counts, self._published)
+        self._outbox = PublishQueue(pubsub, topic_name, self.counts, self._published, rate)
         self._peers: dict[ID, None] = {}
         self._full = False
         """Whether the store had no room at the last commit."""
@@ -403,7 +404,10 @@ class ChannelDriver:
     # The topic
 
     def _post(self, message_id: MessageId, raw: bytes, purpose: fx.Purpose) -> None:
-        if self._outbox.post(message_id, raw, purpose) and self._trace is not None:
+        posted = self._outbox.post(message_id, raw, purpose)
+        if not posted and purpose is fx.Purpose.EPHEMERAL:
+            self.tell(fx.EphemeralDropped(message_id))
+        if posted and self._trace is not None:
             self._trace.sent(self.codec.decode(raw), purpose, len(raw))
 
     def _published(self, message_id: MessageId) -> None:

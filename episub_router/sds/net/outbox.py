@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
 import trio
@@ -29,6 +29,8 @@ _PATIENCE = 200
 _REGAINED = 4
 """Looks that come back with each message, to a peer only where it finds room: so slow peers delay
 messages by 20 ms on average, and one that stands still not at all (ours)."""
+_NEAR = 0.9
+"""Share of a rate limit from which on ephemeral messages are dropped (LIP-173)."""
 _PEERS = 4096
 """Peers whose patience is remembered."""
 
@@ -75,6 +77,14 @@ class Turns:
         return queue is not None and not queue.closed and len(queue) >= _QUEUED
 
 
+class RateLimit(NamedTuple):
+    """At most so many `messages` in any window of so many `seconds`, as a network with rate-limit
+    proofs demands. What is beyond it waits; ephemeral messages are dropped near it."""
+
+    messages: int
+    seconds: float
+
+
 class PublishQueue:
     """`published` is called for each message that the router has taken."""
 
@@ -84,11 +94,17 @@ class PublishQueue:
         topic: str,
         counts: Counter[str],
         published: Callable[[MessageId], None],
+        rate: RateLimit | None = None,
     ) -> None:
+        if rate is not None and (rate.messages < 1 or not rate.seconds > 0):
+            raise ValueError(f"a rate limit is of at least one message in some seconds: {rate}")
         self._pubsub = pubsub
         self._topic = topic
         self._counts = counts
         self._published = published
+        self._rate = rate
+        self._times: deque[float] = deque(maxlen=rate.messages if rate else 0)
+        """When the last ones were published that count."""
         self._queue: deque[tuple[MessageId, bytes, Purpose]] = deque()
         self._waiting: set[MessageId] = set()
         """The ids in it."""
@@ -107,6 +123,9 @@ class PublishQueue:
         """Queue a message. False where there is no room, or the same waits there already."""
         if message_id in self._waiting:
             self._counts["outbox-waits"] += 1
+            return False
+        if purpose is Purpose.EPHEMERAL and self._near_limit():
+            self._counts["ephemeral-dropped"] += 1
             return False
         if len(self._queue) >= _LIMIT:
             self._signed.pop(raw, None)
@@ -133,11 +152,26 @@ class PublishQueue:
             await self._posted.wait()
             self._posted = trio.Event()
             while self._queue:
+                if self._rate is not None:
+                    await self._within(self._rate)
                 async with self._turns.lock:
                     await self._turns.room(self._pubsub, self._topic)
                 await self._publish(*self._queue[0])
                 self._waiting.discard(self._queue.popleft()[0])
             self._empty.set()
+
+    def _near_limit(self) -> bool:
+        """Whether less than a tenth of what may be published is left, or something waits."""
+        if self._rate is None:
+            return False
+        begin = trio.current_time() - self._rate.seconds
+        recent = len(self._queue) + sum(at > begin for at in self._times)
+        return recent >= _NEAR * self._rate.messages
+
+    async def _within(self, rate: RateLimit) -> None:
+        if len(self._times) == rate.messages:
+            await trio.sleep_until(self._times[0] + rate.seconds)
+        self._times.append(trio.current_time())
 
     async def _publish(self, message_id: MessageId, raw: bytes, purpose: Purpose) -> None:
         self._counts[f"published-{purpose.value}"] += 1

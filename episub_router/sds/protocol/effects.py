@@ -294,6 +294,13 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class EphemeralDropped:
+    """An ephemeral message was not sent, as the rate limit was near (LIP-173)."""
+
+    message_id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
 class StoreFull:
     """There is no room to store what came: it is taken when there is."""
 
@@ -331,6 +338,7 @@ Notice: TypeAlias = (
     | ClockAhead
     | UnreadDropped
     | SetAside
+    | EphemeralDropped
     | StoreFull
 )
 Effect: TypeAlias = (
