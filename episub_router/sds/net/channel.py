@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
 
 import trio
 from libp2p.pubsub.pb import rpc_pb2
@@ -134,8 +134,13 @@ class SdsChannel:
         await self._running.__aenter__()
         return self
 
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._running.__aexit__(*error)
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._running.__aexit__(kind, error, trace)
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from types import TracebackType
 
 import trio
 from libp2p.abc import IHost
@@ -87,8 +87,13 @@ class StoreNode:
         await self._running.__aenter__()
         return self
 
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._running.__aexit__(*error)
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        return await self._running.__aexit__(kind, error, trace)
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
