@@ -42,7 +42,7 @@ class SharedTopic:
     and it ends. No user's task does, as any may leave first."""
 
     def __init__(
-        self, pubsub: Pubsub, name: str, topics: Topics, subscription: ISubscriptionAPI
+        self, pubsub: Pubsub, name: str, topics: OpenTopics, subscription: ISubscriptionAPI
     ) -> None:
         self.pubsub = pubsub
         self.name = name
@@ -85,7 +85,7 @@ class SharedTopic:
                 user.take(message, channel_id)
 
 
-class Topics:
+class OpenTopics:
     """Those of one pubsub that have users."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Topics:
         self._watching = False
 
 
-_TOPICS: WeakKeyDictionary[Pubsub, Topics] = WeakKeyDictionary()
+_TOPICS: WeakKeyDictionary[Pubsub, OpenTopics] = WeakKeyDictionary()
 
 
 async def join(pubsub: Pubsub, name: str, user: TopicUser) -> SharedTopic:
@@ -116,7 +116,7 @@ async def join(pubsub: Pubsub, name: str, user: TopicUser) -> SharedTopic:
     Raises ValueError where the channel is open already, or someone else reads the topic:
     py-libp2p gives every subscriber of one topic the same queue, so each would get a part.
     """
-    topics = _TOPICS.setdefault(pubsub, Topics())
+    topics = _TOPICS.setdefault(pubsub, OpenTopics())
     async with topics.joining:
         topic = topics.open.get(name)
         if topic is None:
