@@ -136,7 +136,10 @@ release: $(VENV)/.installed-release
 	$(INTO_RELEASE) uninstall --yes episub-router
 	$(INTO_RELEASE) install $(COMPILED)/*.whl
 	cd $(RELEASE) && bin/episub sim --version | grep compiled && bin/python first_program.py
-	cp $(COMPILED)/*.whl dist
+	if test "$$(uname)" = Linux; then \
+	  PATH="$(abspath $(BIN)):$$PATH" auditwheel repair --wheel-dir dist $(COMPILED)/*.whl; \
+	else cp $(COMPILED)/*.whl dist; fi
+	$(BIN)/twine check --strict dist/*.whl
 	$(BIN)/python -m tests.house.release --notes >dist/notes.md
 
 clean:
