@@ -49,9 +49,7 @@ class RouterParams:
         "chosen: enough for a neighbour that is behind, and for one that stalls to go",
     )
     """How long `ResilientPubsub.publish` waits for room before it raises `PublishTimeout`."""
-    max_message_size: int = param(
-        16 * 2**20, "bytes", "chosen: the largest blocks, and 512 pieces of 32 KiB hold no more"
-    )
+    max_message_size: int = param(16 * 2**20, "bytes", "chosen: the largest blocks")
     """Largest message in pieces, its signature included, that is published and taken; a whole one
     has to fit an RPC (`Pubsub.max_inbound_rpc_size`, 1 MiB)."""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 from episub_router.protocol.types import MessageId, PeerId, SourceId
 
 MAX_PIECES = 512
-"""Pieces of one message at most: 16 MiB in the largest pieces."""
+"""Pieces of one message at most; chosen: a mask of 64 bytes."""
 
 MAX_WANTS = 64
 """Messages named in one PIECEGRAFT at most: those that can be under way."""

@@ -8,7 +8,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
 from episub_router.protocol import piece_messages as pm
-from episub_router.protocol.pieces.cutting import LARGEST_PIECE, SMALLEST_PIECE
+from episub_router.protocol.pieces.cutting import LARGEST_PIECE, MAX_SIZE, SMALLEST_PIECE
 from episub_router.wire import Authorship, Frame, WireLimits, source_id
 
 LIMITS = WireLimits()
@@ -69,7 +69,7 @@ masks = st.integers(0, (1 << LIMITS.max_pieces) - 1)
 @st.composite
 def preambles(draw: st.DrawFn) -> pm.Preamble:
     author, piece_size = draw(peer_ids), draw(st.integers(SMALLEST_PIECE, LARGEST_PIECE))
-    size = draw(st.integers(1, piece_size * pm.MAX_PIECES))
+    size = draw(st.integers(1, min(piece_size * pm.MAX_PIECES, MAX_SIZE)))
     small = st.binary(max_size=64)
     # Beside a peer id that holds one, a key is dropped.
     key = draw(small) if author[0] else b""

@@ -11,6 +11,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
 from episub_router.protocol import piece_messages as pm
+from episub_router.protocol.pieces.cutting import LARGEST_PIECE
 from episub_router.wire import Decoded, WireError, WireFault, WireLimits, decode_frame
 from tests.wire.strategies import field, payload, peer_id, rpc_with, varint
 
@@ -123,7 +124,7 @@ BAD_MESSAGES = [
         for what, piece, fault in (
             ("no id", good_piece(id=b""), F.BAD_MESSAGE_ID),
             ("no data", good_piece(data=b""), F.BAD_PIECE),
-            ("a byte too many", good_piece(data=b"d" * 32769), F.BAD_PIECE),
+            ("a byte too many", good_piece(data=b"d" * (LARGEST_PIECE + 1)), F.BAD_PIECE),
             ("an index too high", good_piece(index=512), F.BAD_PIECE),
             ("half a root", good_piece(root=bytes(16)), F.BAD_PIECE),
             ("half a hash", good_piece(proof=b"h" * 48), F.BAD_PIECE),
@@ -142,7 +143,7 @@ BAD_MESSAGES = [
             ("no size", announced(size=0), F.BAD_PREAMBLE),
             ("no piece size", announced(piece_size=0), F.BAD_PREAMBLE),
             ("small pieces", announced(piece_size=8191), F.BAD_PREAMBLE),
-            ("large pieces", announced(piece_size=32769), F.BAD_PREAMBLE),
+            ("large pieces", announced(piece_size=LARGEST_PIECE + 1), F.BAD_PREAMBLE),
             ("too many pieces", announced(size=8192 * 512 + 1), F.BAD_PREAMBLE),
             ("half a root", announced(root=b"r" * 16), F.BAD_PREAMBLE),
         )

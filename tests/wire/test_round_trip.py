@@ -77,7 +77,7 @@ ONE_OF_EACH: tuple[m.Message, ...] = (
     pm.PiecePrune(SOURCES[0]),
     pm.PiecePrune(SOURCES[0], PEERS),
     pm.Piece(b"i", b"r" * 32, 0, b"a", (), 1),
-    pm.Piece(b"i", b"r" * 32, 511, b"d" * 32768, (b"h" * 32,) * 9, 32768),
+    pm.Piece(b"i", b"r" * 32, 511, b"d" * 63488, (b"h" * 32,) * 9, 63488),
 )
 
 

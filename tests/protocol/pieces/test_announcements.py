@@ -51,12 +51,12 @@ def test_hops_end_at_what_a_receiver_believes() -> None:
 def test_what_comes_in_pieces_is_missing_no_more() -> None:
     """It was announced first; its pieces take longer than a message may be missing."""
     member = Member("a", "b")
-    preamble, pieces = cut("large", "source", bytes(20 * 8192))
+    preamble, pieces = cut("large", "source", bytes(16 * 8192))
     for peer in ("a", "b"):
         member.receive(peer, PieceOffer())
     member.receive("a", ihave("large"))
     assert [peer for peer, _ in sent(member.wait(0.4), Graft)] == ["a"]
-    member.receive("a", PieceAnnounce(preamble, (1 << 20) - 1, 3))
+    member.receive("a", PieceAnnounce(preamble, (1 << 16) - 1, 3))
     effects: list[Effect] = []
     for piece in pieces:
         effects += [*member.receive("a", piece), *member.wait(0.4)]

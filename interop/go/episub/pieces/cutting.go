@@ -17,11 +17,11 @@ import (
 const (
 	maxPieces     = 512
 	smallestPiece = 8 << 10 // bytes
-	largestPiece  = 32 << 10
-	aim           = 32 // pieces of one message
+	largestPiece  = 62 << 10
+	aim           = 16 // pieces of one message
 
 	// MaxSize is the largest message, in bytes.
-	MaxSize = maxPieces * largestPiece
+	MaxSize = 16 << 20
 )
 
 // preamble is what is known of a message before its pieces. Its fields are within their limits.

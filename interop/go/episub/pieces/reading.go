@@ -44,7 +44,7 @@ func readPreamble(message *pb.Preamble) (*preamble, bool) {
 	if err != nil || !isID(message.Id) || len(message.Seqno) == 0 || len(message.Seqno) > maxSeqno ||
 		len(message.Key) > maxKey || len(message.Signature) > maxSignature ||
 		len(message.Root) != sha256.Size || pieceSize < smallestPiece || pieceSize > largestPiece ||
-		size == 0 || size > maxPieces*pieceSize {
+		size == 0 || size > MaxSize || size > maxPieces*pieceSize {
 		return nil, false
 	}
 	return newPreamble(&pb.Preamble{

@@ -155,7 +155,7 @@ func TestPreamblesBeyondTheLimitsAreNotRead(t *testing.T) {
 		func(p *pb.Preamble) { p.Size = nil },
 		func(p *pb.Preamble) { p.Size = proto.Uint32(maxPieces*8192 + 1) },
 		func(p *pb.Preamble) { p.PieceSize = proto.Uint32(8191) },
-		func(p *pb.Preamble) { p.PieceSize = proto.Uint32(32_769) },
+		func(p *pb.Preamble) { p.PieceSize = proto.Uint32(largestPiece + 1) },
 		func(p *pb.Preamble) { p.PieceSize = nil },
 		func(p *pb.Preamble) { p.Root = p.Root[1:] },
 		func(p *pb.Preamble) { p.Key = make([]byte, maxKey+1) },
