@@ -341,7 +341,9 @@ class TopicDriver(PeerListener):
                 self.outbound.send(self.peers[key], topic, batch)
         for key, piece in pieces:
             more = 0 if machine.pieces is None else machine.pieces.more(piece.id, key)
-            self.outbound.send_piece(self.peers[key], topic, piece, more)
+            sent = self.outbound.send_piece(self.peers[key], topic, piece, more)
+            if not sent and machine.pieces is not None:
+                machine.pieces.not_sent(piece, key)
         for key in released:
             self.peers.release(self.peers[key])
 

@@ -1,15 +1,16 @@
-"""The machine of large messages: pieces along narrow trees, and pulled where one is missing."""
+"""The machine of large messages: takes preambles and pieces, checks, keeps and passes them on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from episub_router.protocol import piece_messages as m
-from episub_router.protocol.effects import DropReason, Effect
+from episub_router.protocol.effects import Assembled, DropReason, Effect
+from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.pieces.cutting import belongs
-from episub_router.protocol.pieces.pulling import KEPT_FOR, Pulling
-from episub_router.protocol.pieces.relay import Relay
+from episub_router.protocol.pieces.cutting import belongs, is_sound
+from episub_router.protocol.pieces.pulling import FIRST_PATIENCE, KEPT_FOR, Pulling, patience
 from episub_router.protocol.pieces.state import (
     GREET,
     PULL,
@@ -19,8 +20,10 @@ from episub_router.protocol.pieces.state import (
     Charge,
     PiecesState,
 )
+from episub_router.protocol.pieces.transfers import IDLE_AFTER, MAX_UNFINISHED, Transfer
 from episub_router.protocol.pieces.tree_building import TreeBuilding
 from episub_router.protocol.types import MessageId, PeerId, RttOf, Time
+from episub_router.util.bounded import put_last
 
 _GREET_AGAIN = 5.0
 """Seconds until a neighbour that has not answered is greeted again; twice as long each time."""
@@ -39,7 +42,7 @@ class Pieces:
     """
 
     __slots__ = (
-        "_building", "_greeted", "_pulling", "_relay", "_state", "takers", "transfers", "trees",
+        "_building", "_greeted", "_pulling", "_state", "takers", "transfers", "trees",
     )  # fmt: skip
 
     def __init__(
@@ -55,27 +58,47 @@ class Pieces:
         self._greeted: dict[PeerId, Time] = {}  # Each neighbour, and when its connection came
         self._building = TreeBuilding(state)
         self._pulling = Pulling(state, self._building)
-        self._relay = Relay(state, self._building, self._pulling)
 
     def __contains__(self, id: MessageId) -> bool:
         """Whether the message `id` came, or comes, in pieces, and wasn't given up."""
         return id in self.transfers and not self.transfers.is_lost(id)
 
-    def publish(self, preamble: m.Preamble, pieces: tuple[m.Piece, ...], now: Time) -> list[Effect]:
-        """Send a message of our own."""
-        self._relay.publish(preamble, pieces, now)
-        return self._state.take_effects()
-
     def publishes_to(self) -> list[PeerId]:
         """Those that the pieces of our own messages are pushed to."""
-        own = (tree for tree in self.trees.by_source.values() if tree.own)
-        return [child for tree in own for child in tree.children]
+        return [child for tree in self.trees.values() if tree.own for child in tree.children]
 
     def more(self, id: MessageId, peer: PeerId) -> int:
         """How many pieces of the message `id` the neighbour `peer` lacks that weren't sent to it:
         none where the message is forgotten."""
         transfer = self.transfers.get(id)
         return 0 if transfer is None else transfer.lacked_by(peer).bit_count()
+
+    def not_sent(self, piece: m.Piece, peer: PeerId) -> None:
+        """There was no room for `piece` to `peer`, which lacks it."""
+        transfer = self.transfers.get(piece.id)
+        if transfer is not None and peer in transfer.has:
+            transfer.has[peer] &= ~(1 << piece.index)
+
+    def publish(self, preamble: m.Preamble, pieces: tuple[m.Piece, ...], now: Time) -> list[Effect]:
+        """A message of our own: announce it to all, push it to our children."""
+        state = self._state
+        if preamble.id in state.transfers:
+            return []
+        own = Transfer(preamble, None, 0, now)
+        for piece in pieces:
+            own.add(piece, now)
+        state.transfers.finish(own, now)
+        tree = state.trees.use(preamble.source, now, own=True)
+        for peer in state.takers:
+            state.announce(own, peer)
+        self._building.note_size(tree, preamble.size)
+        if not tree.children:
+            self._building.offer_places(tree)
+        # One piece to each child, then the next, so that none waits for all of another's.
+        for index in range(preamble.count):
+            for child in tree.children:
+                state.push(own, child, 1 << index)
+        return state.take_effects()
 
     def offer(self, ids: Iterable[MessageId], peer: PeerId) -> list[Effect]:
         """`peer` asked for the messages `ids` whole, and takes pieces: announce those in pieces."""
@@ -90,10 +113,10 @@ class Pieces:
         if peer not in self._greeted:
             state.drop(peer, DropReason.NOT_NEIGHBOR)
         elif isinstance(message, m.Piece):
-            self._relay.on_piece(peer, message, now)
+            self._on_piece(peer, message, now)
         elif isinstance(message, m.PieceAnnounce):
             self._take_up(peer)
-            self._relay.on_announce(peer, message, now)
+            self._on_announce(peer, message, now)
         elif isinstance(message, m.PieceOffer):
             is_greeting = not message.offers and not message.accepted
             if is_greeting and peer in state.takers and (GREET, peer) not in state.timers:
@@ -107,6 +130,117 @@ class Pieces:
         else:
             self._building.on_graft(peer, message.source, message.wants, now)
         return state.take_effects()
+
+    # Preambles and pieces
+
+    def _on_announce(self, peer: PeerId, message: m.PieceAnnounce, now: Time) -> None:
+        """A neighbour has a message, or will have it: pass that on, and get it."""
+        state, preamble = self._state, message.preamble
+        transfers = state.transfers
+        transfer = transfers.get(preamble.id)
+        if transfer is None:
+            if preamble.id in transfers:
+                return
+            sound = is_sound(preamble)
+            if not sound or not transfers.make_room(preamble, peer, now):
+                state.drop(peer, DropReason.PREAMBLE_REFUSED)
+                self._want(peer, preamble.id, now) if sound else state.charge(peer, now)
+                return
+            transfer = Transfer(preamble, peer, min(max(1, message.hops), MAX_HOPS), now)
+            transfers.add(transfer)
+            self._on_new(peer, transfer, now)
+        elif replace(preamble, envelope=None) != replace(transfer.preamble, envelope=None):
+            # A key and a signature may be written in several ways.
+            state.drop(peer, DropReason.PREAMBLE_REFUSED)
+            return
+        tree = state.trees.get(preamble.source)
+        if tree is not None and peer not in transfer.pulled:
+            # The answer to a pull may be all that a peer says that knows of it from us.
+            tree.announcers[peer] = None
+        if message.hops <= transfer.hops and tree is not None:
+            # It had it before us, as all that it may wait for: nobody waits in a cycle.
+            tree.note_announcer(peer, now)
+        transfer.note_has(peer, message.have & transfer.everything)
+        if peer in transfer.pulled:
+            transfer.pulled[peer] &= message.have  # The rest doesn't come: it waits itself.
+        if message.have:
+            transfer.vain.pop(peer, None)
+
+    def _on_new(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
+        state = self._state
+        tree = state.trees.use(transfer.preamble.source, now)
+        tree.announcers.clear()
+        self._building.note_size(tree, transfer.preamble.size)
+        # Children wait for it.
+        for other in dict.fromkeys([*tree.children, *state.takers]):
+            if other != peer:
+                state.announce(transfer, other)
+        tree.note_announcer(peer, now)
+        self._building.seek(tree, now)
+        state.look_after(transfer, now + FIRST_PATIENCE)
+
+    def _want(self, peer: PeerId, id: MessageId, now: Time) -> None:
+        """`peer` has the message `id`, for which there was no room: ask for its preamble when
+        others have had their time."""
+        state = self._state
+        dropped = put_last(state.wanted, id, peer, MAX_UNFINISHED)
+        if dropped is not None:
+            state.timers.cancel((WANT, dropped))
+        state.timers.set_earliest((WANT, id), now + IDLE_AFTER)
+
+    def _on_piece(self, peer: PeerId, piece: m.Piece, now: Time) -> None:
+        """A piece: keep it if it is new and belongs to its message, and pass it on."""
+        state, transfer = self._state, self._state.transfers.get(piece.id)
+        if transfer is None:
+            self._on_unknown(peer, piece.id, now)
+            return
+        if piece.root != transfer.preamble.root:
+            # The author has signed two preambles: that is no fault of those that pass them on.
+            state.drop(peer, DropReason.PREAMBLE_REFUSED)
+            return
+        bit = 1 << max(0, piece.index)
+        tree = state.trees.get(transfer.preamble.source)
+        pushes = tree is not None and tree.parent == peer and not transfer.pulled.get(peer, 0) & bit
+        if tree is not None and pushes:
+            tree.pushed_at = now
+        if transfer.have & bit:
+            transfer.note_has(peer, bit)
+            state.drop(peer, DropReason.PIECE_LATE)
+            return
+        if not state.belongs(transfer.preamble, piece):
+            state.drop(peer, DropReason.PIECE_INVALID)
+            state.charge(peer, now)
+            return
+        transfer.add(piece, now)
+        transfer.note_has(peer, bit)
+        transfer.vain.pop(peer, None)
+        if tree is not None:
+            tree.carried = True
+            for child in tree.children:
+                state.push(transfer, child, bit)
+        if pushes:
+            self._pulling.ask_for_gaps(transfer, peer, piece.index, now)
+        if not transfer.missing:
+            transfer.vain.clear()
+            state.transfers.finish(transfer, now)
+            state.timers.cancel((PULL, piece.id))
+            self._building.judge_parent(transfer, now)
+            pieces = tuple(piece for piece in transfer.pieces if piece is not None)
+            state.effects.append(Assembled(transfer.preamble, pieces, peer))
+        elif (tree is None or tree.parent is None) and not any(transfer.pulled.values()):
+            state.look_after(transfer, now)  # Ask for the next ones.
+        else:
+            state.look_after(transfer, now + patience(transfer, now))
+
+    def _on_unknown(self, peer: PeerId, id: MessageId, now: Time) -> None:
+        """A piece of a message that isn't under way: its preamble was lost, or gave way."""
+        state, is_over = self._state, id in self._state.transfers
+        state.drop(peer, DropReason.PIECE_LATE if is_over else DropReason.UNSOLICITED)
+        if not is_over and state.wanted.get(id) != peer:
+            self._want(peer, id, now)
+            state.send(peer, m.PieceGraft((m.PieceWant(id, 0),)))
+
+    # Neighbours
 
     def on_neighbor_up(self, peer: PeerId, now: Time) -> list[Effect]:
         """A new neighbour, or one to which messages may have been lost: it may take pieces."""
@@ -147,6 +281,8 @@ class Pieces:
         self._building.on_neighbor_down(peer, now)
         return state.take_effects()
 
+    # Timers
+
     def next_deadline(self) -> Time:
         """When `handle_timer` is next due; infinity while nothing is waited for."""
         return self._state.timers.deadline
@@ -173,8 +309,7 @@ class Pieces:
     def clear(self) -> None:
         """We left the topic: forget all but the ids."""
         state = self._state
-        for table in (self._greeted, state.wanted, state.takers):
+        for table in (self._greeted, state.wanted, state.takers, state.trees):
             table.clear()
         state.transfers.clear()
-        state.trees.by_source.clear()
         state.timers.clear()

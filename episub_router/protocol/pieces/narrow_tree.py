@@ -33,7 +33,7 @@ class NarrowTree:
 
     __slots__ = (
         "announcers", "asking", "barred", "carried", "children", "longest", "offers", "own",
-        "parent", "pushed_at", "rank", "source", "used_at", "waiting",
+        "parent", "pushed_at", "rank", "source", "waiting",
     )  # fmt: skip
 
     def __init__(self, source: SourceId, own: bool, now: Time) -> None:
@@ -57,7 +57,6 @@ class NarrowTree:
         self.asking: PeerId | None = None
         """The neighbour that was asked for a place, and hasn't answered."""
         self.longest = 0  # Bytes of the longest message so far
-        self.used_at = now
         self.carried = False  # Whether a piece has come along it
 
     @property
@@ -118,38 +117,34 @@ class NarrowTree:
             self.asking = None
 
 
-class NarrowTrees:
-    """The trees that this node takes part in, at most `MAX_TREES`."""
+class NarrowTrees(dict[SourceId, NarrowTree]):
+    """The trees that this node takes part in, by source, at most `MAX_TREES`; the one used last
+    comes last. A node has up to `most` children in each; `forget` is called with the source of a
+    tree that makes room for another."""
 
-    __slots__ = ("_most", "_on_eviction", "by_source")
+    __slots__ = ("_forget", "_most")
 
     def __init__(
-        self, most: int = 2, on_eviction: Callable[[SourceId], None] = lambda source: None
+        self, most: int = 2, forget: Callable[[SourceId], None] = lambda source: None
     ) -> None:
-        """A node has up to `most` children in each. `on_eviction` is called with the source of a
-        tree that makes room for another."""
-        self.by_source: dict[SourceId, NarrowTree] = {}
+        super().__init__()
         self._most = most
-        self._on_eviction = on_eviction
-
-    def get(self, source: SourceId) -> NarrowTree | None:
-        return self.by_source.get(source)
+        self._forget = forget
 
     def use(self, source: SourceId, now: Time, *, own: bool = False) -> NarrowTree:
         """The tree of `source`, made if there is none."""
-        tree = self.by_source.pop(source, None)
+        tree = self.pop(source, None)
         if tree is None or tree.own < own:
             tree = NarrowTree(source, own, now)
-        tree.used_at = now
-        self.by_source[source] = tree
-        if len(self.by_source) > MAX_TREES:
+        self[source] = tree
+        if len(self) > MAX_TREES:
             # Anyone can offer and give places in the trees of made-up sources, which carry nothing;
             # nobody can make up one of our own. Of equal ones `min` takes the first.
-            others = islice(self.by_source.items(), MAX_TREES)
+            others = islice(self.items(), MAX_TREES)
             ranks = {source: (t.own, t.stands, t.carried) for source, t in others}
             evicted = min(ranks, key=ranks.__getitem__)
-            del self.by_source[evicted]
-            self._on_eviction(evicted)
+            del self[evicted]
+            self._forget(evicted)
         return tree
 
     def has_room(self, tree: NarrowTree) -> bool:
@@ -162,6 +157,6 @@ class NarrowTrees:
         most_here = tree.most_children(self._most)
         if tree.own or tree.places_taken >= most_here:
             return tree.places_taken < most_here
-        used = [t for t in self.by_source.values() if t.stands or t.asking is not None]
+        used = [t for t in self.values() if t.stands or t.asking is not None]
         in_all = max(most_here, self._most * (len(used) + 1) // 2)
         return sum(tree.places_taken for tree in used) < in_all

@@ -11,7 +11,7 @@ from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
 from episub_router.protocol.pieces.transfers import Transfer, Transfers, indices
-from episub_router.protocol.types import MessageId, PeerId, RttOf, SourceId, Time
+from episub_router.protocol.types import MessageId, PeerId, RttOf, Time
 from episub_router.util.timers import TimerMap
 
 Belongs: TypeAlias = Callable[[m.Preamble, m.Piece], bool]
@@ -56,13 +56,12 @@ class PiecesState:
         """Messages for which there was no room, and those unknown of which a piece came, and the
         neighbour that is asked for the preamble; as many as may be under way."""
         self.transfers = Transfers()
-        self.trees = NarrowTrees(params.piece_children, self._forget_tree)
         self.timers: TimerMap[tuple[str, Hashable]] = TimerMap()
         """All timers of the machine: what is to be done, and for which source, message or peer."""
+        self.trees = NarrowTrees(
+            params.piece_children, lambda source: self.timers.cancel((ASK, source))
+        )
         self.effects: list[Effect] = []
-
-    def _forget_tree(self, source: SourceId) -> None:
-        self.timers.cancel((ASK, source))
 
     def rtt_of(self, peer: PeerId) -> float:
         """Seconds of a round trip to `peer`; 0 where that isn't known."""

@@ -6,6 +6,7 @@ import math
 
 from episub_router.protocol.piece_messages import MAX_WANTS, Piece, Preamble
 from episub_router.protocol.pieces.cutting import MAX_SIZE
+from episub_router.protocol.plumtree.missing_messages import MAX_RETRANSMISSIONS
 from episub_router.protocol.types import MessageId, PeerId, SourceId, Time
 from episub_router.util.bounded import put_last
 
@@ -36,7 +37,7 @@ MAX_FORGOTTEN = 4096
 _GAP_GAIN = 1 / 8
 """As for smoothed round-trip times (RFC 6298)."""
 
-_REORDERED = 2
+_REORDERED = 1
 """Pieces by which one may come out of turn before it counts as lost. Chosen: they come in order."""
 
 _ON_ITS_WAY = 0.3
@@ -47,8 +48,8 @@ class Transfer:
     """One message, under way or whole. Masks have bit i set for piece i."""
 
     __slots__ = (
-        "announced_at", "first_bringer", "gap", "gaps_asked_at", "has", "have", "hops", "late",
-        "moved_at", "pieces", "preamble", "pulled", "strikes", "vain", "whole_at",
+        "again", "announced_at", "first_bringer", "gap", "gaps_asked_at", "has", "have", "hops",
+        "late", "moved_at", "pieces", "preamble", "pulled", "strikes", "vain", "whole_at",
     )  # fmt: skip
 
     def __init__(self, preamble: Preamble, bringer: PeerId | None, hops: int, now: Time) -> None:
@@ -62,6 +63,7 @@ class Transfer:
         """What neighbours said to have of it, or will have: sent by us, or to us."""
         self.pulled: dict[PeerId, int] = {}
         """What was asked of which peer and hasn't come; 0 once all has, or others were asked."""
+        self.again: dict[PeerId, int] = {}  # Pieces that neighbours asked for when they had them
         self.vain: dict[PeerId, None] = {}  # Asked, and sent nothing since: asked after all others
         self.late: dict[int, Time] = {}  # When pieces came that others had overtaken
         self.moved_at = now  # When the last new piece came
@@ -114,8 +116,18 @@ class Transfer:
         """`peer` has the pieces in `mask`, or will have them."""
         self.has[peer] = self.has.get(peer, 0) | mask
 
+    def note_lacks(self, peer: PeerId, mask: int) -> bool:
+        """`peer` asked for the pieces in `mask`: what was sent to it was lost. False if it has
+        asked for more than all of the message that often."""
+        had = self.has.get(peer, 0)
+        self.again[peer] = self.again.get(peer, 0) + (mask & had).bit_count()
+        if self.again[peer] > MAX_RETRANSMISSIONS * self.preamble.count:
+            return False
+        self.has[peer] = had & ~mask
+        return True
+
     def forget_peer(self, peer: PeerId) -> None:
-        for table in (self.has, self.pulled, self.vain):
+        for table in (self.has, self.again, self.pulled, self.vain):
             table.pop(peer, None)
 
 
@@ -164,8 +176,7 @@ class Transfers:
         """Whether one more message may be under way. Older ones without a piece give way to it, as
         a preamble costs its author nothing: within a share that is full, or of all."""
         while rivals := self._rivals(preamble, bringer):
-            before = now - IDLE_AFTER
-            idle = (t for t in rivals if not t.have and t.announced_at <= before)
+            idle = (t for t in rivals if not t.have and t.announced_at <= now - IDLE_AFTER)
             first = next(idle, None)
             if first is None:
                 return False

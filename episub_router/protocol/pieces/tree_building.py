@@ -29,12 +29,6 @@ _LEAF_WAIT = 0.5
 trip of the longest links. Measured, uplinks of 10 to 1,000 Mbit/s, a source with 10: 80 nodes, seed
 1, p50 912 ms, and 3.8 s without; 120 nodes, seed 4, 1.02 s (0.25: 1.04), and 4.6 s."""
 
-_IDLE_RETRY = 8.0
-"""Likewise while there is nothing to get."""
-
-_TREE_IDLE = 120.0
-"""Seconds after its last message for which a tree is repaired; as long as per-source trees."""
-
 _WORTH_MOVING = 30
 """Milliseconds that the way over another parent must save; one hop over a short link takes that."""
 
@@ -56,7 +50,7 @@ class TreeBuilding:
         """Notify a new neighbour that we take pieces, and where we have places."""
         offers = [
             m.TreeOffer(tree.source, tree.rank)
-            for tree in self._state.trees.by_source.values()
+            for tree in self._state.trees.values()
             if tree.stands and self._state.trees.has_room(tree)
         ]
         self._state.send(peer, m.PieceOffer(tuple(offers[:MAX_TREES])))
@@ -175,10 +169,8 @@ class TreeBuilding:
         waiting, tree.waiting = tree.waiting, {}
         for child in waiting:
             self._refuse(child, tree.source, tree)
-        is_under_way = state.transfers.is_under_way(tree.source)
-        if is_under_way or now - tree.used_at <= _TREE_IDLE:
-            again = RETRY if is_under_way else _IDLE_RETRY
-            state.timers.set_earliest((ASK, tree.source), now + again)
+        if state.transfers.is_under_way(tree.source):
+            state.timers.set_earliest((ASK, tree.source), now + RETRY)
 
     def _ask(self, tree: NarrowTree, peer: PeerId, until: Time) -> None:
         """Ask `peer` for a place; it has `until` then to answer."""
@@ -236,13 +228,15 @@ class TreeBuilding:
     ) -> None:
         state = self._state
         tree.children[peer] = None
-        tree.used_at = now
         state.send(peer, m.PieceOffer((m.TreeOffer(tree.source, tree.rank),), accepted=True))
         missing = dict(wants)
         for transfer in state.transfers.of_source(tree.source):
             id = transfer.preamble.id
             if id in missing:
-                transfer.has[peer] = transfer.everything & ~missing[id]
+                transfer.note_has(peer, transfer.everything & ~missing[id])
+                if not transfer.note_lacks(peer, transfer.everything & missing[id]):
+                    state.drop(peer, DropReason.GRAFT_REPEATED)
+                    continue
             elif transfer.whole_at is None or now - transfer.whole_at < RECENT:
                 state.announce(transfer, peer)
             else:
@@ -301,7 +295,7 @@ class TreeBuilding:
 
     def on_neighbor_down(self, peer: PeerId, now: Time) -> None:
         """Make do without `peer`."""
-        for tree in self._state.trees.by_source.values():
+        for tree in self._state.trees.values():
             was_needed = peer in (tree.parent, tree.asking)
             had_room = self._state.trees.has_room(tree)
             tree.remove(peer)

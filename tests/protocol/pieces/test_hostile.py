@@ -14,7 +14,7 @@ from episub_router.protocol.piece_messages import (
     PieceWant,
     TreeOffer,
 )
-from episub_router.protocol.pieces.cutting import cut
+from episub_router.protocol.pieces.cutting import LARGEST_PIECE, cut
 from tests.protocol.pieces.helpers import (
     DATA,
     PIECES,
@@ -91,7 +91,7 @@ def test_a_slow_parent_does_not_keep_what_others_have() -> None:
     """It sends a piece each 0.3 s; two neighbours have all of them."""
     links = {("source", "slow"): NEAR, ("source", "a"): NEAR, ("source", "b"): NEAR}
     links |= {("slow", "victim"): NEAR, ("victim", "a"): 0.05, ("victim", "b"): 0.05}
-    large, pieces = cut("large", "source", bytes(31 * 32 * 1024))
+    large, pieces = cut("large", "source", bytes(31 * LARGEST_PIECE))
     net = Neighbours(links, {"source": 3, "a": 0, "b": 0})
     held: dict[int, float] = {}
 
@@ -103,7 +103,7 @@ def test_a_slow_parent_does_not_keep_what_others_have() -> None:
     net.delayed = delayed
     net.publish("source", large, pieces)
     net.run(3.6)  # Without the others, 9.3.
-    assert net.whole["victim"] == [bytes(31 * 32 * 1024)]
+    assert net.whole["victim"] == [bytes(31 * LARGEST_PIECE)]
 
 
 def test_what_is_overdue_is_asked_of_one_that_announced_all() -> None:
@@ -129,3 +129,21 @@ def test_what_has_come_meanwhile_is_not_asked_for_again() -> None:
     )
     node.receive("e", PieceAnnounce(PREAMBLE, 0, 1), 1.2)
     assert PieceGraft((PieceWant("id", 0),)) not in to(node.handle_timer(1.5), "e")
+
+
+def test_a_neighbour_gets_a_piece_again_only_so_often() -> None:
+    """It asks for all pieces a hundred times, as a child and not; another one isn't held up."""
+    node = child_of("a", "b", "c")
+    bring(node, "a", PREAMBLE, 0.1)
+    everything = PieceWant("id", (1 << PREAMBLE.count) - 1)
+    found = [node.receive("b", PieceGraft((everything,)), 1.0 + at) for at in range(50)]
+    for _ in range(50):
+        found.append(node.receive("b", PieceGraft((everything,), "source"), 51.0))
+        found.append(node.receive("b", PieceGraft((), "source"), 51.0))
+    sent = [message for effects in found for message in to(effects, "b")]
+    assert sum(isinstance(message, Piece) for message in sent) <= 4 * PREAMBLE.count
+    assert {reason for effects in found for reason in dropped(effects)} == {
+        DropReason.GRAFT_REPEATED
+    }
+    others = to(node.receive("c", PieceGraft((everything,)), 51.0), "c")
+    assert sum(isinstance(message, Piece) for message in others) == PREAMBLE.count

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.piece_messages import Piece, PieceMessage
-from tests.protocol.pieces.helpers import DATA, PIECES, PREAMBLE, Neighbours
+from episub_router.protocol.piece_messages import Piece, PieceGraft, PieceMessage, PieceWant
+from tests.protocol.pieces.helpers import DATA, PIECES, PREAMBLE, Neighbours, bring, child_of, to
 
 NEAR, FAR = 0.001, 0.1
 """Seconds."""
@@ -63,3 +63,15 @@ def test_those_that_never_answer_hold_up_none_that_does() -> None:
     net.publish("source", PREAMBLE, PIECES)
     net.run(4.0)  # With them before the others, 8.3.
     assert net.whole["a"] == net.whole["b"] == [DATA]
+
+
+def test_a_piece_for_which_there_was_no_room_is_sent_when_it_is_asked_for() -> None:
+    node = child_of("a", "b")
+    bring(node, "a", PREAMBLE, 0.1)
+    everything = PieceGraft((PieceWant("id", (1 << PREAMBLE.count) - 1),))
+    for _ in range(10):  # More often than one that it was sent to.
+        assert to(node.receive("b", everything, 1.0), "b") == [*PIECES]
+        assert not node.more("id", "b")
+        for piece in PIECES:
+            node.not_sent(piece, "b")
+        assert node.more("id", "b") == PREAMBLE.count

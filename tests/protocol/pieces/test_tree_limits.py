@@ -19,7 +19,7 @@ def test_made_up_trees_replace_none_that_carries() -> None:
     tree.parent, tree.carried = "parent", True
     for number in range(2, 2 * MAX_TREES):  # a neighbour gives all the places that it offers
         trees.use(source(number), 0.0).parent = "neighbour"
-    assert len(trees.by_source) == MAX_TREES
+    assert len(trees) == MAX_TREES
     assert trees.get(carrying) is tree
     for number in range(2 * MAX_TREES, 4 * MAX_TREES):  # and pieces come along its trees
         made = trees.use(source(number), 0.0)
@@ -46,5 +46,5 @@ def test_a_tree_that_goes_takes_its_timers_along() -> None:
     node = machine("a")
     for number in range(4 * MAX_TREES):
         node.receive("a", PieceOffer((TreeOffer(source(number), 0),)), 0.0)
-    assert len(node.trees.by_source) == MAX_TREES
+    assert len(node.trees) == MAX_TREES
     assert 0 < len(node._state.timers) <= MAX_TREES
