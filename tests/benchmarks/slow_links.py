@@ -1,8 +1,9 @@
 """Large messages over real hosts with slow uplinks: `python -m tests.benchmarks.slow_links`.
 
 A process for each host, in a network namespace of its own; all are joined by a bridge, and each
-uplink is shaped by a `tbf` queue. Every router gets the same links, sizes and messages. Needs root,
-or user namespaces, and the tools `ip` and `tc`.
+uplink is shaped by a `tbf` queue. Every router gets the same links, sizes and messages; `node` is
+`episub node`, which finds its neighbours itself and is given lines. Needs root, or user namespaces,
+and the tools `ip` and `tc`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -37,6 +37,10 @@ TOPIC = "large"
 _PORT = 4001
 _SETTLE = 8.0
 """Seconds after the last subscription: meshes and overlays are there."""
+_LOOK = 0.005
+"""Seconds between two looks at what hosts say."""
+_PIPE = 2**20
+"""Bytes that wait for such a look: a line of a node has the whole message."""
 _GIVE_UP = 120.0
 """Seconds that a message may take."""
 
@@ -54,13 +58,6 @@ def _router(kind: str) -> Any:
 
 def _say(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
-
-
-def _sent() -> int:
-    """Bytes that went out over the uplink."""
-    with open("/proc/self/net/dev") as file:
-        (line,) = [line for line in file if line.strip().startswith("eth0:")]
-    return int(line.split(":")[1].split()[8])
 
 
 async def _member(number: int, kind: str, largest: int) -> None:
@@ -90,14 +87,10 @@ async def _member(number: int, kind: str, largest: int) -> None:
             if "dial" in command:
                 for target in command["dial"]:
                     await host.connect(info_from_p2p_addr(Multiaddr(target)))
-            elif "publish" in command:
+            else:
                 data = b"%8d" % command["publish"] + os.urandom(command["size"] - 8)
                 _say(published=command["publish"], at=time.monotonic())
                 nursery.start_soon(pubsub.publish, TOPIC, data)
-            else:
-                usage = resource.getrusage(resource.RUSAGE_SELF)
-                cpu = usage.ru_utime + usage.ru_stime
-                _say(cpu=cpu, sent=_sent(), memory=usage.ru_maxrss)
 
 
 # The runner
@@ -121,62 +114,111 @@ class Result:
 
 
 class _Member:
-    def __init__(self, network: Network, number: int, kind: str, largest: int) -> None:
+    """A host's process, and what it said."""
+
+    def __init__(self, network: Network, number: int, command: list[str]) -> None:
         self.said: list[dict[str, Any]] = []
-        command = [sys.executable, "-m", "tests.benchmarks.slow_links"]
-        command += ["--member", str(number), "--routers", kind, "--size", str(largest)]
         self.process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             preexec_fn=network.enter(number),
             env={**os.environ, "PYTHONHASHSEED": "0"},
+            pipesize=_PIPE,
         )
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)
         self._rest = b""
 
-    def tell(self, **command: Any) -> None:
+    def _write(self, line: bytes) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(command).encode() + b"\n")
+        self.process.stdin.write(line + b"\n")
         self.process.stdin.flush()
+
+    def dial(self, target: str) -> None:
+        self._write(json.dumps({"dial": [target]}).encode())
+
+    def publish(self, number: int, size: int) -> None:
+        self._write(json.dumps({"publish": number, "size": size}).encode())
 
     def look(self) -> None:
         assert self.process.stdout is not None
         chunk = self.process.stdout.read()
         if chunk:
             *lines, self._rest = (self._rest + chunk).split(b"\n")
-            self.said += [json.loads(line) for line in lines if line.startswith(b"{")]
+            self.said += [self._read(json.loads(line)) for line in lines if line.startswith(b"{")]
+
+    def _read(self, line: dict[str, Any]) -> dict[str, Any]:
+        return line
 
     def said_of(self, key: str) -> Iterator[dict[str, Any]]:
         return (said for said in self.said if key in said)
 
+    def usage(self) -> tuple[int, float, int]:
+        """Bytes over its uplink, seconds of CPU time, and the most KiB of memory."""
+        process = f"/proc/{self.process.pid}"
+        with open(f"{process}/net/dev") as file:
+            (line,) = [line for line in file if line.strip().startswith("eth0:")]
+        with open(f"{process}/stat") as file:
+            ticks = file.read().rsplit(")", 1)[1].split()[11:13]
+        with open(f"{process}/status") as file:
+            (most,) = [line.split()[1] for line in file if line.startswith("VmHWM:")]
+        cpu = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        return int(line.split(":")[1].split()[8]), cpu, int(most)
+
+
+class _Node(_Member):
+    """`episub node --json`; what it says counts from when it is read."""
+
+    def dial(self, target: str) -> None:
+        """It finds its neighbours through host 0."""
+
+    def publish(self, number: int, size: int) -> None:
+        self.said.append({"published": number, "at": time.monotonic()})
+        self._write(b"%8d" % number + os.urandom(size // 2 - 4).hex().encode())
+
+    def _read(self, line: dict[str, Any]) -> dict[str, Any]:
+        if line["event"] == "listening":
+            return {"ready": line["addresses"][0]}
+        if line["event"] == "delivered":
+            return {"got": int(line["text"][:8]), "at": time.monotonic()}
+        return {}
+
 
 class _Hosts:
     def __init__(self, network: Network, count: int, kind: str, largest: int) -> None:
-        self.members = [_Member(network, n, kind, largest) for n in range(count)]
+        self.members: list[_Member] = []
+        for number in range(count):
+            if kind == "node":
+                command = ["episub_router", "node", "--json", "--stay", "--topic", TOPIC]
+                command += ["--listen", f"/ip4/{address(number)}/tcp/{_PORT}"]
+                if number:
+                    command += ["--bootstrap", next(self.members[0].said_of("ready"))["ready"]]
+                self.members.append(_Node(network, number, command))
+                assert number or self.wait("ready", 1, 60.0)
+            else:
+                command = ["tests.benchmarks.slow_links", "--member", str(number)]
+                command += ["--routers", kind, "--size", str(largest)]
+                self.members.append(_Member(network, number, command))
 
     def wait(self, key: str, each: int, seconds: float) -> bool:
-        """Until each host has said `key` so many times."""
+        """Until each host has said `key` so many times; host 0 gets no copy of its messages where
+        it is a node."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for member in self.members:
                 member.look()
-            if all(sum(1 for _ in m.said_of(key)) >= each for m in self.members):
+            asked = self.members[1:] if key == "got" else self.members
+            if all(sum(1 for _ in m.said_of(key)) >= each for m in asked):
                 return True
-            time.sleep(0.02)
+            time.sleep(_LOOK)
         return False
 
-    def usage(self, number: int) -> tuple[int, float, int]:
-        """Bytes and CPU seconds of all hosts so far, and the most memory; the `number`-th time."""
-        for member in self.members:
-            member.tell(usage=True)
-        assert self.wait("cpu", number, 30.0)
-        last = [list(member.said_of("cpu"))[-1] for member in self.members]
-        return sum(u["sent"] for u in last), sum(u["cpu"] for u in last), max(
-            u["memory"] for u in last
-        )  # fmt: skip
+    def usage(self) -> tuple[int, float, int]:
+        """Bytes and CPU seconds of all hosts so far, and the most memory."""
+        sent, cpu, memory = zip(*(member.usage() for member in self.members), strict=True)
+        return sum(sent), sum(cpu), max(memory)
 
     def end(self) -> None:
         for member in self.members:
@@ -191,13 +233,13 @@ def measure(network: Network, kind: str, hosts: int, size: int, messages: int) -
         assert group.wait("ready", 1, 240.0), "a host didn't start"
         ready = [next(member.said_of("ready"))["ready"] for member in group.members]
         for a, b in random_graph(hosts, 1):
-            group.members[a].tell(dial=[ready[b]])
+            group.members[a].dial(ready[b])
         time.sleep(_SETTLE)
         took: list[list[float]] = []
         missed = 0
-        sent, cpu, _ = group.usage(1)
+        sent, cpu, _ = group.usage()
         for number in range(messages):
-            group.members[0].tell(publish=number, size=size)
+            group.members[0].publish(number, size)
             group.wait("got", number + 1, _GIVE_UP)
             (published,) = (
                 s["at"] for s in group.members[0].said_of("published") if s["published"] == number
@@ -207,7 +249,7 @@ def measure(network: Network, kind: str, hosts: int, size: int, messages: int) -
             took.append(sorted(at - published for at in got))
             missed += hosts - 1 - len(got)
             time.sleep(1.0)
-        sent_after, cpu_after, memory = group.usage(2)
+        sent_after, cpu_after, memory = group.usage()
         steady = [second for times in took[1:] for second in times]
         return Result(
             took[0], sorted(steady), missed, (sent_after - sent) / messages,
