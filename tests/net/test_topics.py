@@ -168,18 +168,6 @@ async def test_events_caused_by_effects_wait_for_their_turn() -> None:
     assert topic.broadcast.next_deadline() <= trio.current_time() + 1
 
 
-async def test_control_messages_to_one_peer_share_a_frame_and_release_comes_last() -> None:
-    harness = Harness()
-    harness.driver.join("t", ())
-    harness.neighbor()
-    harness.driver.leave("t", b"")
-    assert harness.actions.take() == [
-        ("down", "t", PEER),
-        ("send", PEER, "t", "Disconnect"),
-        ("release", PEER),
-    ]
-
-
 async def test_deliveries_are_counted_by_hops() -> None:
     harness = Harness()
     harness.driver.join("t", ())
@@ -223,6 +211,7 @@ async def test_timers_fire_when_due_and_earlier_ones_wake_the_loop(
 
 
 async def test_of_a_topic_that_was_left_nothing_stays() -> None:
+    """And the goodbye goes before its peer is released."""
     harness = Harness()
     harness.driver.join("t", ())
     harness.neighbor()

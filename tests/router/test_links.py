@@ -65,10 +65,7 @@ async def bootstrapped(
                 1,
                 router=lambda: EpisubRouter(
                     router_params=router_params,
-                    bootstrap=[
-                        f"{address(o)}/p2p/{o.id}".replace(f"/p2p/{o.id}" * 2, f"/p2p/{o.id}")
-                        for o in others
-                    ],
+                    bootstrap=[address(other) for other in others],
                 ),
                 seed=1,
             )

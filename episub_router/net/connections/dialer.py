@@ -221,9 +221,14 @@ class Dialer(PeerListener):
 
 
 def root_cause(error: BaseException) -> str:
-    """The error at the bottom of a chain, in one line."""
-    while error.__cause__ is not None and not isinstance(error, OSError):
-        error = error.__cause__
+    """The error at the bottom of a chain, in one line. Transports with a nursery raise groups."""
+    while not isinstance(error, OSError):
+        below = error.__cause__
+        if isinstance(error, BaseExceptionGroup):
+            below = error.exceptions[0]
+        if below is None:
+            break
+        error = below
     text = " ".join(str(error).split())
     if isinstance(error, PeerIDMismatchesPubkey):
         return f"does the peer there have another id? {text}"
