@@ -41,8 +41,10 @@ class ShuffleProcedure:
         self._ttl = 0
 
     def on_timer(self, now: Time) -> None:
+        """Shuffle with a random member; at rest with a neighbour, which needs no dial (Cyclon)."""
+        rounds = self._overlay.rounds[Timer.SHUFFLE]
+        self._ttl = SHUFFLE_TTL if rounds.interval == rounds.least else 0
         self._overlay.next_round(Timer.SHUFFLE, now)
-        self._ttl = SHUFFLE_TTL
         self._offer(now)
 
     def on_reply_timeout(self, now: Time) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from math import hypot
 from random import Random
 from statistics import mean
@@ -391,3 +392,39 @@ def test_a_lan_is_not_searched_for_nearer_peers() -> None:
         for n in range(20):
             member.handle(ev.Connected(f"p{n}"))
         assert bool(sent(member.wait(15), GetTopics)) == searched
+
+
+def test_nobody_is_dialled_for_nearness_before_a_neighbour_was_measured() -> None:
+    """E21: on a LAN all are near, and dials would find nobody nearer."""
+    node = Member(*"abcdefgh", passive=["p"])
+    node.handle(ev.Connected("p"))
+    effects = node.wait(10)
+    assert [effect for effect in effects if isinstance(effect, MeasureRtt)]
+    assert not sent(effects, GetTopics)
+    node.handle(ev.RttMeasured("a", 0.1))
+    assert [peer for peer, _ in sent(node.wait(10), GetTopics)] == ["p"]
+
+
+def test_so_many_strangers_are_measured_at_short_intervals() -> None:
+    """E21: in a large overlay shuffles bring strangers for ever; once near links are found they are
+    measured seldom."""
+    topic = member(1, 2, 3, 4, 5, 6, 7)
+    strangers = iter(range(100, 1000))
+    for _ in range(40):
+        topic.handle(ev.ContactsFound((peer := next(strangers),)), 0.0)
+        topic.handle(ev.Connected(peer), 0.0)
+    rounds: list[float] = []
+    measured = 0
+    while (now := topic.next_deadline()) < 3600:
+        probes = sent(topic.handle_timer(now), GetTopics)
+        rounds += [now] * bool(probes)
+        for peer, _ in probes:
+            topic.handle(ev.Received(peer, Topics(("t",))), now)
+            topic.handle(ev.RttMeasured(peer, 0.1), now)
+            measured += now < 200
+            topic.membership.passive.remove(peer)
+            topic.handle(ev.ContactsFound((peer := next(strangers),)), now)
+            topic.handle(ev.Connected(peer), now)
+    assert measured >= 64
+    assert max(b - a for a, b in pairwise(rounds[1:16])) <= 15
+    assert rounds[-1] - rounds[-2] > 300
