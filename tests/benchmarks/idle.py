@@ -24,7 +24,6 @@ from tests.benchmarks.scenes import (
     COMPARED,
     in_own_process,
     is_linked,
-    machine,
     neighbors,
     scene,
 )
@@ -69,27 +68,15 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, nargs="+", default=[20, 50])
     parser.add_argument("--only", nargs="+", default=list(COMPARED[:3]), choices=COMPARED)
     parser.add_argument("--until", type=int, default=_WINDOWS[-1], help="seconds (default: 900)")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each router")
     given = parser.parse_args()
     windows = [at for at in _WINDOWS if at <= given.until]
     heads = [f"{a}-{b} s" for a, b in pairwise(windows)]
-    if not given.json:
-        print(f"{machine()}\n")
-        print("| hosts, router | each has 4 links | links after 20 s | " + " | ".join(heads) + " |")
-        print("|---" * (3 + len(heads)) + "|")
     for hosts in given.hosts:
         for name in given.only:
             found = in_own_process(measure, name, hosts, windows)
-            if given.json:
-                shares = dict(zip(heads, found["cpu"], strict=True))
-                row = {"router": name, "hosts": hosts, "linked_s": found["linked"], **shares}
-                print(json.dumps(row), flush=True)
-                continue
-            sizes = found["after_20_s"]
-            linked = "never" if found["linked"] is None else f"{found['linked']:.1f} s"
-            cells = [f"{100 * share:.2f} %" for share in found["cpu"]]
-            links = f"{sizes[0]} to {sizes[-1]}, median {sizes[len(sizes) // 2]}"
-            print(f"| {hosts}, {name} | {linked} | {links} | {' | '.join(cells)} |", flush=True)
+            shares = dict(zip(heads, found["cpu"], strict=True))
+            row = {"router": name, "hosts": hosts, "linked_s": found["linked"], **shares}
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

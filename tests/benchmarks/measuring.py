@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -18,12 +18,10 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 
 from episub_router import ResilientPubsub
 from tests.benchmarks.clock import computing_clock
-from tests.benchmarks.contenders import CONTENDERS, Contender
-from tests.hosts import Muxer, Node, connect, running_nodes
+from tests.benchmarks.contenders import Contender
+from tests.benchmarks.scenes import READY_TIMEOUT, TOPIC, link_all, neighbors, until_linked
+from tests.hosts import Muxer, Node, running_nodes
 
-TOPIC = "benchmark"
-_PARALLEL_DIALS = 16
-_READY_TIMEOUT = 120.0
 _BETWEEN_JOINS = 0.1
 """Seconds between one host's subscription and the next one's."""
 _DRAIN = 10.0
@@ -130,12 +128,12 @@ class CountingResilientPubsub(ResilientPubsub):
         await super().push_msg(msg_forwarder, msg)
 
 
-def measure(name: str, load: Load) -> dict[str, Any]:
-    """Run the contender called `name` under `load`; what was counted, or what went wrong."""
-    result = {"error": f"not every host had 4 neighbours within {_READY_TIMEOUT:g} s"}
+def measure(contender: Contender, load: Load) -> dict[str, Any]:
+    """Run a contender under `load`; what was counted, or what went wrong."""
+    result = {"error": f"not every host had 4 neighbours within {READY_TIMEOUT:g} s"}
     try:
         clock = computing_clock() if load.computing_clock else None
-        result = trio.run(_measure, CONTENDERS[name], load, clock=clock)
+        result = trio.run(_measure, contender, load, clock=clock)
     except* trio.TooSlowError:
         pass
     return result
@@ -156,12 +154,12 @@ async def _measure(contender: Contender, load: Load) -> dict[str, Any]:
         ) as nodes,
         trio.open_nursery() as nursery,
     ):
-        await _connect(nodes, contender.links(load.hosts, load.seed))
+        await link_all(nodes, contender.links(load.hosts, load.seed))
         for node in nodes:
             subscription = await node.pubsub.subscribe(TOPIC)
             nursery.start_soon(_read, node, subscription, meter)
             await trio.sleep(_BETWEEN_JOINS)
-        await _until(lambda: _is_ready(nodes))
+        await until_linked(nodes)
         await trio.sleep(load.settle)
         await _publish(nodes, load, load.warm_up, meter)
         idle_cpu = await _idle(load.idle)
@@ -177,36 +175,8 @@ async def _measure(contender: Contender, load: Load) -> dict[str, Any]:
     return result
 
 
-async def _connect(nodes: Sequence[Node], links: Sequence[tuple[int, int]]) -> None:
-    limiter = trio.CapacityLimiter(_PARALLEL_DIALS)
-
-    async def one(dialler: Node, listener: Node) -> None:
-        async with limiter:
-            await connect(dialler, listener)
-
-    async with trio.open_nursery() as nursery:
-        for a, b in links:
-            nursery.start_soon(one, nodes[a], nodes[b])
-
-
-def _is_ready(nodes: Sequence[Node]) -> bool:
-    wanted = min(4, len(nodes) - 1)
-    return all(len(_neighbors(node)) >= wanted for node in nodes)
-
-
-def _neighbors(node: Node) -> set[ID]:
-    router: Any = node.router
-    return router.mesh.get(TOPIC, set())
-
-
 def _connected(node: Node) -> list[ID]:
     return list(node.host.get_network().connections)
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    with trio.fail_after(_READY_TIMEOUT):
-        while not condition():  # noqa: ASYNC110 (stock routers have no event to wait for)
-            await trio.sleep(0.05)
 
 
 async def _publish(nodes: Sequence[Node], load: Load, count: int, meter: Meter) -> None:
@@ -265,5 +235,5 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def _mesh(nodes: Sequence[Node]) -> dict[str, float]:
-    sizes = [len(_neighbors(node)) for node in nodes]
+    sizes = neighbors(nodes)
     return {"min": min(sizes), "mean": sum(sizes) / len(sizes), "max": max(sizes)}

@@ -28,7 +28,7 @@ import trio
 from libp2p.abc import ISubscriptionAPI
 
 from tests.benchmarks.contenders import CONTENDERS, Contender
-from tests.benchmarks.scenes import COMPARED, TOPIC, machine, scene, until_linked
+from tests.benchmarks.scenes import COMPARED, TOPIC, scene, until_linked
 from tests.hosts import Node
 
 _PERIOD = 0.1
@@ -210,7 +210,6 @@ def measure(
     ) as process:
         try:
             with limits(process.pid) as limited:
-                result["limited by"] = type(limited).__name__
                 assert process.stdout is not None
                 for line in process.stdout:
                     said = json.loads(line)
@@ -222,21 +221,6 @@ def measure(
         finally:
             process.kill()
     return result
-
-
-_HOW = {"_Group": "a control group's quota", "_DutyCycle": "SIGSTOP and SIGCONT"}
-
-
-def _row(quota: float, name: str, found: dict[str, Any]) -> str:
-    if "phases" not in found:
-        return f"| {quota:g}, {name} | did not end |"
-    cells = []
-    for phase in found["phases"]:
-        times = [phase["p50"], phase["p99"], phase["most"]]
-        shown = " / ".join("-" if at is None else f"{at:.2f}" for at in times)
-        cells += [f"{100 * phase['delivered']:.2f} %", shown]
-    cells += [f"{found['backlog_s']:.1f}", f"{found['recovered_s']:.1f}", f"{found['cpu_s']:.0f}"]
-    return f"| {quota:g}, {name} | " + " | ".join(cells) + " |"
 
 
 def _fields(quota: float, name: str, found: dict[str, Any]) -> dict[str, Any]:
@@ -254,29 +238,15 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=2.0, help="messages/s (default: 2)")
     parser.add_argument("--counts", type=int, nargs=3, default=[20, 60, 40])
     parser.add_argument("--only", nargs="+", default=list(COMPARED[:3]), choices=COMPARED)
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each run")
     parser.add_argument("--as", dest="name", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.name:
         trio.run(_hosts, CONTENDERS[given.name], given.hosts, given.rate, given.counts)
         return
-    if given.json:
-        for quota in given.quota:
-            for name in given.only:
-                found = measure(name, given.hosts, quota, given.rate, given.counts)
-                print(json.dumps(_fields(quota, name, found)), flush=True)
-        return
-    print(f"{given.hosts} hosts, {given.rate:g} messages/s, {machine()}")
-    print("Times are p50 / p99 / most, in seconds.\n")
-    heads = [f"{phase}: {what}" for phase in _PHASES for what in ("delivered", "times")]
-    heads += ["backlog gone after, s", "recovered after, s", "CPU, s"]
-    print("| quota, router | " + " | ".join(heads) + " |")
-    print("|---" * (1 + len(heads)) + "|")
     for quota in given.quota:
         for name in given.only:
             found = measure(name, given.hosts, quota, given.rate, given.counts)
-            print(_row(quota, name, found), flush=True)
-    print(f"\nLimited by {_HOW[found['limited by']]}.")
+            print(json.dumps(_fields(quota, name, found)), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,14 +26,6 @@ BEGIN = 1_700_000_000_000_000_000
 FIRST = BEGIN + 20_000_000_000
 INTERVAL = 100_000_000
 
-DUCKDB = """
-SELECT run, message, count(*) FILTER (event = 'deliver') AS deliveries,
-       count(*) FILTER (event = 'duplicate') AS duplicates,
-       quantile_disc(time, [0.5, 0.9, 0.99]) FILTER (event = 'deliver') AS times
-FROM read_parquet('{lake}/bronze/*/*/*/*.parquet', hive_partitioning = true)
-WHERE event IN ('deliver', 'duplicate') GROUP BY run, message
-"""
-
 
 def write(node: int, directory: str, messages: int) -> None:
     """The trace of one node."""
@@ -103,12 +95,12 @@ def report(lake: str, place: str, engine: str) -> float:
     return time.perf_counter() - started
 
 
-def measure(events: int, engine: str, conf: list[str], kept: Path | None, as_json: bool) -> None:
+def measure(events: int, engine: str, conf: list[str], kept: Path | None) -> None:
     with tempfile.TemporaryDirectory(dir=kept) as place:
         started = time.perf_counter()
         messages = generate(Path(place, "traces"), events)
         size = sum(file.stat().st_size for file in Path(place, "traces").iterdir())
-        say = partial(print, file=sys.stderr) if as_json else print
+        say = partial(print, file=sys.stderr)
         say(
             f"\n{events:,} events wanted: {messages:,} messages, {NODES:,} nodes, "
             f"{size / 1e9:.2f} GB of PB, made in {time.perf_counter() - started:.0f} s"
@@ -135,28 +127,12 @@ def measure(events: int, engine: str, conf: list[str], kept: Path | None, as_jso
             say(f"{name:18} {seconds:7.1f} s  {count / seconds:12,.0f} events per CPU second")
         reports = [report(f"{place}/lake", place, engine) for _ in range(2)]
         say(f"{'first report':18} {reports[0]:7.1f} s\n{'second report':18} {reports[1]:7.1f} s")
-        if as_json:
-            row = {
-                "events": count, "seconds": whole, "bronze_s": told["bronze"], "cpu_s": cpu["cpu"],
-                "bronze_rate": count / cpu["cpu of bronze"], "query_s": query,
-                "report_s": reports[1], "gib": watch.both / 2**30, "jvm_gib": watch.jvm / 2**30,
-            }  # fmt: skip
-            print(json.dumps(row), flush=True)
-            return
-        jvm, python = watch.jvm / 2**30, watch.python / 2**30
-        print(
-            f"memory at most: JVM {jvm:.2f} GiB, Python {python:.2f} GiB, "
-            f"both together {watch.both / 2**30:.2f} GiB"
-        )
-        print(f"per-message query on bronze: {engine} {query:.2f} s", end="")
-        try:
-            import duckdb
-        except ModuleNotFoundError:
-            print()
-            return
-        started = time.perf_counter()
-        duckdb.sql(DUCKDB.format(lake=f"{place}/lake")).fetchall()
-        print(f", DuckDB {time.perf_counter() - started:.2f} s", flush=True)
+        row = {
+            "events": count, "seconds": whole, "bronze_s": told["bronze"], "cpu_s": cpu["cpu"],
+            "bronze_rate": count / cpu["cpu of bronze"], "query_s": query,
+            "report_s": reports[1], "gib": watch.both / 2**30, "jvm_gib": watch.jvm / 2**30,
+        }  # fmt: skip
+        print(json.dumps(row), flush=True)
 
 
 def main() -> None:
@@ -166,13 +142,12 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, help="where there is room for traces and tables")
     parser.add_argument("--engine", choices=("spark", "sail"), default="spark")
     parser.add_argument("--stages", nargs=3, help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each size")
     arguments = parser.parse_args()
     if arguments.stages:
         stages(*arguments.stages, dict(pair.split("=", 1) for pair in arguments.conf))
         return
     for events in arguments.events:
-        measure(events, arguments.engine, arguments.conf, arguments.dir, arguments.json)
+        measure(events, arguments.engine, arguments.conf, arguments.dir)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
-import platform
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from importlib.metadata import version
 from typing import Any
 
 import trio
@@ -21,7 +18,7 @@ from tests.hosts import Node, connect, running_nodes
 
 TOPIC = "benchmark"
 COMPARED = ("gossipsub-defaults", "gossipsub-bounded", "episub", "episub-stock-pubsub")
-_READY_TIMEOUT = 300.0
+READY_TIMEOUT = 300.0
 _PARALLEL_DIALS = 16
 
 
@@ -36,15 +33,7 @@ async def scene(
         pubsub_class=ResilientPubsub if contender.resilient else Pubsub,
         seed=1,
     ) as nodes:
-        limiter = trio.CapacityLimiter(_PARALLEL_DIALS)
-
-        async def link(dialler: Node, listener: Node) -> None:
-            async with limiter:
-                await connect(dialler, listener)
-
-        async with trio.open_nursery() as nursery:
-            for a, b in contender.links(hosts, 1):
-                nursery.start_soon(link, nodes[a], nodes[b])
+        await link_all(nodes, contender.links(hosts, 1))
         subscriptions = []
         start = trio.current_time()
         for number, node in enumerate(nodes):
@@ -53,9 +42,22 @@ async def scene(
         yield nodes, subscriptions
 
 
+async def link_all(nodes: Sequence[Node], links: Sequence[tuple[int, int]]) -> None:
+    """Connect pairs of hosts, some at a time."""
+    limiter = trio.CapacityLimiter(_PARALLEL_DIALS)
+
+    async def link(dialler: Node, listener: Node) -> None:
+        async with limiter:
+            await connect(dialler, listener)
+
+    async with trio.open_nursery() as nursery:
+        for a, b in links:
+            nursery.start_soon(link, nodes[a], nodes[b])
+
+
 async def until_linked(nodes: Sequence[Node]) -> None:
     """Wait until each has four neighbours."""
-    with trio.fail_after(_READY_TIMEOUT):
+    with trio.fail_after(READY_TIMEOUT):
         while not is_linked(nodes):  # noqa: ASYNC110 (stock routers have no event to wait for)
             await trio.sleep(0.05)
 
@@ -87,11 +89,3 @@ def _named(
 
 def _quiet() -> None:
     logging.getLogger("libp2p").addHandler(logging.NullHandler())
-
-
-def machine() -> str:
-    """What it ran on, in a line."""
-    return (
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"libp2p {version('libp2p')}, load average {os.getloadavg()[0]:.1f}"
-    )

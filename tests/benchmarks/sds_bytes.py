@@ -48,31 +48,17 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=50)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--no-streams", action="store_true")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each run")
     args = parser.parse_args()
-    if not args.json:
-        heads = "every | loss | seed | bytes | content | sync | resent | repair | pull | syncs"
-        print(f"| {heads} | p99 |")
-        print("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     for every, loss, seed in product(args.every, args.loss, args.seeds):
         share, delays = measure(
             every, loss, seed=seed, members=args.members, streams=not args.no_streams
         )
         syncs = share.pop("syncs")
-        if args.json:
-            row = {
-                "every_s": every, "loss": loss, "seed": seed, "bytes": sum(share.values()), **share,
-                "syncs": syncs, "p99_s": delays[int(len(delays) * 0.99)],
-            }  # fmt: skip
-            print(json.dumps(row), flush=True)
-            continue
-        names = ("content", "sync", "resend", "repair", "pull")
-        print(
-            f"| {every:g} s | {loss:.0%} | {seed} | {sum(share.values()):.0f} | "
-            + " | ".join(f"{share.get(name, 0):.0f}" for name in names)
-            + f" | {syncs:.2f} | {delays[int(len(delays) * 0.99)]:.1f} s |",
-            flush=True,
-        )
+        row = {
+            "every_s": every, "loss": loss, "seed": seed, "bytes": sum(share.values()), **share,
+            "syncs": syncs, "p99_s": delays[int(len(delays) * 0.99)],
+        }  # fmt: skip
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

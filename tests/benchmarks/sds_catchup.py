@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from typing import Any
 
 import trio
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
@@ -36,7 +35,7 @@ LINKS = (
 """Seconds of delay in each direction, and Mbit/s."""
 
 
-def simulated(count: int, size: int, as_json: bool) -> None:
+def simulated(count: int, size: int) -> None:
     group = Group(2, seed=1, links=Links(delay=(0.001, 0.001)))
     group.run(5.0)
     server, newcomer = sorted(group.members)
@@ -44,9 +43,6 @@ def simulated(count: int, size: int, as_json: bool) -> None:
     for n in range(count):
         group.send(server, b"message %08d" % n + bytes(max(0, size - 16)))
     group.run(60.0)
-    if not as_json:
-        print("| delay | Mbit/s | seconds | requests | bytes | resent | seconds of the CPU |")
-        print("|---:|---:|---:|---:|---:|---:|---:|")
     for delay, rate in LINKS:
         group.links.delay, group.links.rate = (delay, delay), rate * 1e6 / 8
         group.members[newcomer].store = MemoryStore()
@@ -60,16 +56,9 @@ def simulated(count: int, size: int, as_json: bool) -> None:
             "requests": group.requests - requests, "bytes": group.bytes["pull"],
             "resent": group.published["resend"] - resent, "cpu_s": time.process_time() - cpu,
         }  # fmt: skip
-        print(json.dumps(row) if as_json else _line(row), flush=True)
+        print(json.dumps(row), flush=True)
         group.crash(newcomer)
         group.run(60.0)
-
-
-def _line(row: dict[str, Any]) -> str:
-    return (
-        f"| {row['delay_ms']:.0f} ms | {row['mbit_s']} | {row['seconds']} | {row['requests']} "
-        f"| {row['bytes']:,} | {row['resent']} | {row['cpu_s']:.0f} |"
-    )
 
 
 async def real(count: int) -> None:
@@ -96,17 +85,13 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=16, help="bytes of a simulated content")
     parser.add_argument("--hosts", action="store_true", help="only real hosts")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each link")
     args = parser.parse_args()
     if args.hosts:
         trio.run(real, args.messages)
         return
     requests, size = fill_hole(50_000, 31_415)
-    if args.json:
-        print(json.dumps({"hole_in": 50_000, "requests": requests, "bytes": size}), flush=True)
-    else:
-        print(f"One hole in 50,000: {requests} round trips, {size:,} bytes without the message\n")
-    simulated(args.messages, args.size, args.json)
+    print(json.dumps({"hole_in": 50_000, "requests": requests, "bytes": size}), flush=True)
+    simulated(args.messages, args.size)
 
 
 if __name__ == "__main__":

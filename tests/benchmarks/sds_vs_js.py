@@ -19,7 +19,6 @@ import json
 import random
 import statistics
 import time
-import tracemalloc
 
 from episub_router.sds.interop import Interop
 from episub_router.sds.protocol import effects as fx
@@ -120,60 +119,21 @@ def time_js(messages: list[bytes], timed: int) -> float:
     return float(answer["seconds"])
 
 
-def memory(messages: list[bytes]) -> tuple[float, float]:
-    """Bytes per logged message: the participant alone, and with the store in memory."""
-    bare = Ours()
-    gc.collect()
-    tracemalloc.start()
-    for raw in messages:
-        bare.participant.receive(ReceivedMessage(CODEC.decode(raw), b""), 1.0)
-    gc.collect()
-    index = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    full = Ours()
-    gc.collect()
-    tracemalloc.start()
-    for raw in messages:
-        full.receive(bytes(bytearray(raw)))
-    gc.collect()
-    everything = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    return index / len(messages), everything / len(messages)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--timed", type=int, default=4000, help="messages timed at each size")
     parser.add_argument("--js-timed", type=int, default=200, help="the same, of the npm package")
     parser.add_argument("--js-up-to", type=int, default=50_000, help="messages in its log")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each size")
     args = parser.parse_args()
     require()
     ours = rates(args.timed)
-    if args.json:
-        for size in SIZES:
-            row: dict[str, float] = {"received": size, "ours": ours[size]}
-            if size <= args.js_up_to:
-                some = made(size, args.js_timed)
-                row["js"] = args.js_timed / time_js(some, args.js_timed)
-                row["ratio"] = row["ours"] / row["js"]
-            print(json.dumps(row), flush=True)
-        return
-    print("| messages received | ours, messages/s | @waku/sds 0.0.8, messages/s | ratio |")
-    print("|---:|---:|---:|---:|")
     for size in SIZES:
-        row = f"| {size:,} | {ours[size]:,.0f} "
+        row: dict[str, float] = {"received": size, "ours": ours[size]}
         if size <= args.js_up_to:
             some = made(size, args.js_timed)
-            theirs = args.js_timed / time_js(some, args.js_timed)
-            row += f"| {theirs:,.1f} | {ours[size] / theirs:.1f} "
-        else:
-            row += "| | "
-        print(f"{row}|", flush=True)
-    print(f"\n200,000 against 50,000: {ours[200_000] / ours[50_000]:.2f}")
-    index, everything = memory(made(20_000, 0))
-    print(f"\nMemory per logged message: {index:.0f} bytes of index, {everything:.0f} with the "
-          f"message ({len(made(10, 0)[-1])} bytes) in a MemoryStore.")  # fmt: skip
+            row["js"] = args.js_timed / time_js(some, args.js_timed)
+            row["ratio"] = row["ours"] / row["js"]
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -199,31 +199,6 @@ def measure(load: Load, lateness: float, more: list[str], place: Path) -> dict[s
             query.wait()
 
 
-def report(load: Load, done: dict[str, Any]) -> None:
-    ages, batches = sorted(done["ages"]), done["batches"]
-    between = [gap for _, gap in batches[1:]]
-    expected, came = done["deliveries"]
-    print(
-        f"{done['events']:,} events in {load.rounds * load.rotate:.0f} s: {load.nodes} nodes, "
-        f"a file of each every {load.rotate:g} s, {load.messages} messages in it"
-    )
-    print(
-        f"age of the answers: p50 {median(ages):.1f} s, p90 {ages[int(0.9 * len(ages))]:.1f} s, "
-        f"max {ages[-1]:.1f} s"
-    )
-    step = max(1, len(done["ages"]) // 10)
-    shown = (max(done["ages"][k : k + step]) for k in range(0, len(done["ages"]), step))
-    print(f"max in each tenth of the time: {', '.join(f'{age:.0f}' for age in shown)} s")
-    if between:
-        print(
-            f"batches: {len(batches)}, one in {median(between):.1f} s, at most {max(between):.1f}"
-        )
-    print(f"all answered {done['behind']:.1f} s after the last event")
-    print(f"late events: {done['late']:,}; deliveries expected {expected:,}, answered {came:,}")
-    print(f"cores in use: {done['cpu'] / (load.rounds * load.rotate):.2f}")
-    print(f"memory at most: JVM {done['jvm'] / 2**30:.2f} GiB, Python {done['python'] / 2**30:.2f}")
-
-
 def fields(load: Load, done: dict[str, Any]) -> dict[str, Any]:
     ages = sorted(done["ages"])
     expected, came = done["deliveries"]
@@ -244,13 +219,12 @@ def main() -> int:
     parser.add_argument("--rotate", type=float, default=5.0, help="seconds in a file")
     parser.add_argument("--lateness", type=float, default=30.0, help="the stream's, in seconds")
     parser.add_argument("--dir", type=Path, help="where there is room for traces and tables")
-    parser.add_argument("--json", action="store_true", help="a line of JSON")
     parser.add_argument("more", nargs="*", help="arguments for the stream, after --")
     arguments = parser.parse_args()
     load = Load(arguments.rate, arguments.seconds, arguments.nodes, arguments.rotate)
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:
         done = measure(load, arguments.lateness, arguments.more, Path(place))
-    print(json.dumps(fields(load, done))) if arguments.json else report(load, done)
+    print(json.dumps(fields(load, done)))
     expected, came = done["deliveries"]
     whole = done["answered"] == load.rounds and not done["late"] and came == expected
     return 0 if whole else 1

@@ -26,7 +26,7 @@ from episub_router import EpisubParams, MembershipParams
 from tests.benchmarks.contenders import random_graph
 from tests.hosts import bounded_gossipsub
 from tests.router.overlays import TOPIC
-from tests.router.sites import ACROSS, INSIDE, SITES, Sites, in_time, linked_sites, sites_of
+from tests.router.sites import SITES, Sites, in_time, linked_sites, sites_of
 
 _LOOK_AT = (30, 60, 120, 180, 240, 300)
 """Seconds since the last host joined."""
@@ -106,33 +106,20 @@ async def run_gossipsub(size: int) -> dict[str, Any]:
         return await measure(*joined)
 
 
-async def main(size: int, routers: Sequence[str], as_json: bool) -> None:
-    if not as_json:
-        print(
-            f"{SITES} sites of {size} hosts, round trips of {INSIDE * 1000:g} ms inside a site and "
-            f"{ACROSS * 1000:g} ms across; three sources, one in each site"
-        )
+async def main(size: int, routers: Sequence[str]) -> None:
     for router in routers:
         found = await (run_episub if router == "episub" else run_gossipsub)(size)
-        row = {"router": router, "hosts": SITES * size, **found}
-        if as_json:
-            print(json.dumps(row), flush=True)
-            continue
-        print(router)
-        for name, value in found.items():
-            print(f"  {name.replace('_', ' ')}: {value:.3g}", flush=True)
+        print(json.dumps({"router": router, "hosts": SITES * size, **found}), flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.three_sites")
     parser.add_argument("--hosts", type=int, default=10, help="hosts in each site (10)")
     parser.add_argument("--router", choices=["episub", "gossipsub"], nargs="*")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each router")
     arguments = parser.parse_args()
     trio.run(
         main,
         arguments.hosts,
         arguments.router or ["episub", "gossipsub"],
-        arguments.json,
         clock=MockClock(autojump_threshold=0.001),
     )

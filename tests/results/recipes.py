@@ -116,7 +116,7 @@ def lines_of_rows(text: str) -> Iterator[Row]:
 
 
 def compared_routers(text: str) -> Iterator[Row]:
-    """The medians of `python -m tests.benchmarks --json`, a row for each router and size."""
+    """The medians of `python -m tests.benchmarks`, a row for each router and size."""
     runs: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     for run in json.loads(text)["results"]:
         runs.setdefault((run["contender"], run["hosts"], run["sources"]), []).append(run)
@@ -171,7 +171,7 @@ def _benchmark(
 ) -> Recipe:
     return Recipe(
         name=name,
-        commands=[("-m", f"tests.benchmarks{module and '.'}{module}", *arguments, "--json")],
+        commands=[("-m", f"tests.benchmarks{module and '.'}{module}", *arguments)],
         code=code,
         read=settings.pop("read", lines_of_rows),
         **settings,
@@ -219,7 +219,7 @@ RECIPES: dict[str, Recipe] = {
         _simulation("scale-100k", seeds=1, alone=True),
         Recipe(
             name="scale",
-            commands=[("-m", "tests.benchmarks.sim_scale", "--json")],
+            commands=[("-m", "tests.benchmarks.sim_scale")],
             code=("protocol", "sim"),
             read=lines_of_rows,
         ),

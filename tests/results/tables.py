@@ -6,7 +6,7 @@ A figure is a string by name, for a label: `figure("trees / one source / p99_uni
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -29,21 +29,22 @@ class Table:
     """One table: the results it is of, the titles of its columns, and what their cells have."""
 
     results: Sequence[str]
-    heads: Sequence[str]
-    cells: Sequence[str]
-    """For each column but the first, which has the labels: text around names of figures."""
+    first: str
+    """The title of the first column, which has the labels."""
+    columns: Mapping[str, str]
+    """The others by title: text around names of figures."""
     lines: Callable[[], Lines]
 
     def render(self) -> str:
         """Markdown, below a line that says what it is of."""
         rows = [
-            [label, *(cell.format_map(_Figures(figures)) for cell in self.cells)]
+            [label, *(cell.format_map(_Figures(figures)) for cell in self.columns.values())]
             for label, figures in self.lines().items()
         ]
         if not rows:
             return provenance(self.results)
-        drawn = [f"| {' | '.join(row)} |" for row in [self.heads, *rows]]
-        drawn.insert(1, "|---" * len(self.heads) + "|")
+        drawn = [f"| {' | '.join(row)} |" for row in [[self.first, *self.columns], *rows]]
+        drawn.insert(1, "|---" * (1 + len(self.columns)) + "|")
         return "\n".join([provenance(self.results), "", *drawn])
 
 
@@ -231,27 +232,28 @@ def compared(lines: Sequence[tuple[str, str, str, str]]) -> Lines:
 
 
 def _compared(first: str, *lines: tuple[str, str, str, str]) -> Table:
-    cells = [
-        ", ".join(f"{{{name}_{latencies}}}" for latencies in _LATENCIES)
-        if name == "payloads"
-        else ", ".join(f"{{{name}_{each}}} ({{{name}_ratio_{each}}})" for each in _LATENCIES)
-        for name in _COMPARED
-    ]
+    columns = {
+        title: ", ".join(
+            f"{{{name}_{each}}}" + (f" ({{{name}_ratio_{each}}})" if name != "payloads" else "")
+            for each in _LATENCIES
+        )
+        for title, name in zip(_HEADS, _COMPARED, strict=True)
+    }
     results = dict.fromkeys(result for _, result, _, _ in lines)
-    return Table([*results], (first, *_HEADS), cells, lambda: compared(lines))
+    return Table([*results], first, columns, lambda: compared(lines))
 
 
 # Other tables.
 
 
-def _each(result: str, label: str, **wanted: Any) -> Callable[[], Lines]:
+def _plain(result: str, label: str, first: str, columns: Mapping[str, str], **wanted: Any) -> Table:
     """A line for each row with these values, with a label made of its figures."""
 
     def lines() -> Lines:
         found = map(figures_of, rows_of(result, **wanted))
         return {label.format_map(figures): figures for figures in found}
 
-    return lines
+    return Table((result,), first, columns, lines)
 
 
 def _overlays() -> Lines:
@@ -411,171 +413,113 @@ TABLES: dict[str, Table] = {
         ("one source", "lossy-trees", "{}, one source", "steady"),
         ("five sources", "lossy-trees", "{}, five sources", "steady"),
     ),
-    "overlays": Table(
-        ("overlays", "sites"),
-        ("scenario", "delivered, %", "payloads", "p99, ms", "views within one of their size, %",
-         "components"),
-        ("{delivered}", "{payloads}", "{p99_ms}", "{near_target}", "{components}"),
-        _overlays,
-    ),
-    "papers": Table(
-        ("hyparview",),
-        ("scenario", "views at their size, %", "path, hops", "clustering", "RMR, first",
-         "RMR, last"),
-        ("{at_target}", "{path}", "{clustering}", "{rmr_first}", "{rmr_last}"),
-        _each("hyparview", "{scenario}"),
-    ),
-    "failures": Table(
-        ("hyparview-failures",),
-        ("crash", "a frozen overlay reaches, %", "delivered at once, %", "after repair, %",
-         "repaired after, s"),
-        ("{frozen_reach}", "{failing}", "{repaired}", "{repaired_s}"),
-        _failures,
-    ),
-    "proximity": Table(
-        ("proximity",),
-        ("neighbours", "p50, ms", "p99, ms", "RTT of near links, of random pairs'"),
-        ("{p50_ms}", "{p99_ms}", "{near_proximity}"),
-        _each("proximity", "{variant}", phase="tree"),
-    ),
-    "published": Table(
-        ("simsub",),
-        ("run", "deliveries", "connections", "sends", "GRAFTs", "IWANTs"),
-        ("{deliver}", "{connect}", "{publish}", "{graft}", "{iwant}"),
-        _each("simsub", "{scenario}", phase="counters"),
-    ),
-    "large": Table(
-        ("large",),
-        ("size, Mbit/s, latencies", "first, p50 / p99, ms", "others, p50 / p99, ms", "payloads",
-         "gossipsub, p50 / p99, ms (ratios)", "of fragments'"),
-        ("{first_p50_ms} / {first_p99_ms}", "{p50_ms} / {p99_ms}", "{payloads}",
-         "{gossipsub_p50_ms} / {gossipsub_p99_ms} ({gossipsub_ratio})", "{fragments_ratio}"),
-        _large,
-    ),
-    "hostile": Table(
-        ("hostile",),
-        ("attack", "lost, %", "p99, first minute, ms", "second minute, ms",
-         "gossipsub, first minute", "second minute"),
-        ("{lost_second}", "{p99_first} ({times_first})", "{p99_second} ({times_second})",
-         "{gossipsub_times_first}", "{gossipsub_times_second}"),
-        _hostile,
-    ),
-    "hosts": Table(
-        ("hosts", "hosts-five", "half-and-half"),
-        ("hosts, sources: router", "copies", "bytes", "CPU, ms", "CPU of defaults'",
-         "p50 / p99, ms"),
-        ("{copies}", "{bytes}", "{cpu_ms}", "{cpu_ratio}", "{p50_ms} / {p99_ms}"),
-        _hosts,
-    ),
-    "idle": Table(
-        ("idle",),
-        ("hosts, router", "four links each after, s", "0-20 s", "60-120 s", "300-600 s",
-         "600-900 s"),
-        ("{linked_s}", "{0-20 s} %", "{60-120 s} %", "{300-600 s} %", "{600-900 s} %"),
-        _each("idle", "{hosts}, {router}"),
-    ),
-    "overload": Table(
-        ("overload",),
-        ("quota, router", "before, p50 / p99, s", "under the quota", "after",
-         "delivered, %", "recovered after, s"),
-        ("{before p50} / {before p99}", "{under p50} / {under p99}", "{after p50} / {after p99}",
-         "{under delivered}", "{recovered_s}"),
-        _each("overload", "{quota} of a core, {router}"),
-    ),
-    "burst": Table(
-        ("burst",),
-        ("messages, router", "published, s", "last delivery, s", "fewest at a host",
-         "CPU, ms a delivery", "MiB"),
-        ("{publish_s}", "{last_delivery_s}", "{fewest}", "{cpu_ms_per_delivery}", "{rss_mib}"),
-        _each("burst", "{messages}, {router}"),
-    ),
-    "three-sites": Table(
-        ("three-sites",),
-        ("router", "copies between sites, a message", "copies a delivery", "p50 / p99, ms",
-         "CPU, ms a delivery", "near links inside"),
-        ("{crossings}", "{payloads}", "{p50_ms} / {p99_ms}", "{cpu_ms}",
-         "{near_links_inside_300_s}"),
-        _each("three-sites", "{router}"),
-    ),
-    "slow-links": Table(
-        ("slow-links",),
-        ("router: size, uplinks", "first message, all, s", "then p50 / all, s",
-         "copies a delivery", "CPU, ms a delivery", "MiB"),
-        ("{first_s}", "{p50_s} / {all_s}", "{copies}", "{cpu_ms}", "{mib}"),
-        _each("slow-links", "{router}: {size_mb} MB, {uplink} Mbit/s"),
-    ),
-    "shadow": Table(
-        ("shadow",),
-        ("scenario, nodes", "delivered", "p50 / p99, ms", "duplicates a delivery", "MB sent",
-         "of payload"),
-        ("{deliveries} of {due}", "{p50} / {p99}", "{duplicates}", "{mb}", "{of_payload}"),
-        _each("shadow", "{scenario}, {kind}"),
-    ),
-    "sds-bytes": Table(
-        ("sds-bytes",),
-        ("a message every", "no loss", "5 % lost", "30 % lost"),
-        ("{loss_0}", "{loss_5}", "{loss_30}"),
-        _sds_bytes,
-    ),
-    "sds-catchup": Table(
-        ("sds-catchup",),
-        ("delay, link", "seconds", "requests", "MB", "resent meanwhile"),
-        ("{seconds}", "{requests}", "{mb}", "{resent}"),
-        _sds_catchup,
-    ),
-    "sds-kills": Table(
-        ("sds-kills",),
-        ("kills", "messages", "lost", "delivered twice", "out of causal order", "seconds"),
-        ("{messages}", "{lost}", "{twice}", "{contradictions}", "{seconds}"),
-        _each("sds-kills", "{kills}"),
-    ),
-    "sds-vs-js": Table(
-        ("sds-vs-js",),
-        ("messages received before", "messages/s", "@waku/sds 0.0.8, messages/s", "ratio"),
-        ("{ours}", "{js}", "{ratio}"),
-        _each("sds-vs-js", "{received}"),
-    ),
-    "pipeline": Table(
-        ("pipeline",),
-        ("events", "seconds", "CPU, s", "decoded and written, events a CPU second", "GiB at most",
-         "a report, s"),
-        ("{seconds}", "{cpu_s}", "{bronze_rate}", "{gib}", "{report_s}"),
-        _each("pipeline", "{events}"),
-    ),
-    "stream": Table(
-        ("stream",),
-        ("stream", "age of answers p50, s", "p90, s", "most, s", "cores", "late"),
-        ("{age_p50_s}", "{age_p90_s}", "{age_max_s}", "{cores}", "{late}"),
-        _each("stream", "{events} events in {seconds} s"),
-    ),
-    "scale": Table(
-        ("scale",),
-        ("nodes", "warm-up, s", "messages, s", "events/s", "times an empty loop", "MiB"),
-        ("{warm_up_s}", "{messages_s}", "{events_per_s}", "{of_empty_loop}", "{mib}"),
-        _each("scale", "{nodes}"),
-    ),
-    "sizes": Table(
-        ("sizes",),
-        ("nodes", "path, hops", "to the farthest", "p50 / p99, ms", "RMR, first and last",
-         "control bytes a delivery"),
-        ("{path}", "{eccentricity}", "{p50_ms} / {p99_ms}", "{rmr_first}, {rmr_last}",
-         "{control_bytes}"),
-        _each("sizes", "{nodes}"),
-    ),
-    "choke": Table(
-        ("choke",),
-        ("router", "copies", "p50 / p99, ms", "control bytes a delivery",
-         "copies after 10 % crash", "p50 / p99, ms"),
-        ("{payloads}", "{p50_ms} / {p99_ms}", "{control_bytes}", "{payloads_crash}",
-         "{p50_ms_crash} / {p99_ms_crash}"),
-        _choke,
-    ),
-    "scale-100k": Table(
-        ("scale-100k",),
-        ("100,000 nodes", "delivered, %", "payloads", "p50 / p99, ms", "control bytes a delivery",
-         "components"),
-        ("{delivered}", "{payloads}", "{p50_ms} / {p99_ms}", "{control_bytes}", "{components}"),
-        _each("scale-100k", "{variant}", phase="then"),
-    ),
+    "overlays": Table(("overlays", "sites"), "scenario", {
+        "delivered, %": "{delivered}", "payloads": "{payloads}", "p99, ms": "{p99_ms}",
+        "views within one of their size, %": "{near_target}", "components": "{components}",
+    }, _overlays),
+    "papers": _plain("hyparview", "{scenario}", "scenario", {
+        "views at their size, %": "{at_target}", "path, hops": "{path}",
+        "clustering": "{clustering}", "RMR, first": "{rmr_first}", "RMR, last": "{rmr_last}",
+    }),
+    "failures": Table(("hyparview-failures",), "crash", {
+        "a frozen overlay reaches, %": "{frozen_reach}", "delivered at once, %": "{failing}",
+        "after repair, %": "{repaired}", "repaired after, s": "{repaired_s}",
+    }, _failures),
+    "proximity": _plain("proximity", "{variant}", "neighbours", {
+        "p50, ms": "{p50_ms}", "p99, ms": "{p99_ms}",
+        "RTT of near links, of random pairs'": "{near_proximity}",
+    }, phase="tree"),
+    "published": _plain("simsub", "{scenario}", "run", {
+        "deliveries": "{deliver}", "connections": "{connect}", "sends": "{publish}",
+        "GRAFTs": "{graft}", "IWANTs": "{iwant}",
+    }, phase="counters"),
+    "large": Table(("large",), "size, Mbit/s, latencies", {
+        "first, p50 / p99, ms": "{first_p50_ms} / {first_p99_ms}",
+        "others, p50 / p99, ms": "{p50_ms} / {p99_ms}", "payloads": "{payloads}",
+        "gossipsub, p50 / p99, ms (ratios)":
+            "{gossipsub_p50_ms} / {gossipsub_p99_ms} ({gossipsub_ratio})",
+        "of fragments'": "{fragments_ratio}",
+    }, _large),
+    "hostile": Table(("hostile",), "attack", {
+        "lost, %": "{lost_second}", "p99, first minute, ms": "{p99_first} ({times_first})",
+        "second minute, ms": "{p99_second} ({times_second})",
+        "gossipsub, first minute": "{gossipsub_times_first}",
+        "second minute": "{gossipsub_times_second}",
+    }, _hostile),
+    "hosts": Table(("hosts", "hosts-five", "half-and-half"), "hosts, sources: router", {
+        "copies": "{copies}", "bytes": "{bytes}", "CPU, ms": "{cpu_ms}",
+        "CPU of defaults'": "{cpu_ratio}", "p50 / p99, ms": "{p50_ms} / {p99_ms}",
+    }, _hosts),
+    "idle": _plain("idle", "{hosts}, {router}", "hosts, router", {
+        "four links each after, s": "{linked_s}", "0-20 s": "{0-20 s} %",
+        "60-120 s": "{60-120 s} %", "300-600 s": "{300-600 s} %", "600-900 s": "{600-900 s} %",
+    }),
+    "overload": _plain("overload", "{quota} of a core, {router}", "quota, router", {
+        "before, p50 / p99, s": "{before p50} / {before p99}",
+        "under the quota": "{under p50} / {under p99}", "after": "{after p50} / {after p99}",
+        "delivered, %": "{under delivered}", "recovered after, s": "{recovered_s}",
+    }),
+    "burst": _plain("burst", "{messages}, {router}", "messages, router", {
+        "published, s": "{publish_s}", "last delivery, s": "{last_delivery_s}",
+        "fewest at a host": "{fewest}", "CPU, ms a delivery": "{cpu_ms_per_delivery}",
+        "MiB": "{rss_mib}",
+    }),
+    "three-sites": _plain("three-sites", "{router}", "router", {
+        "copies between sites, a message": "{crossings}", "copies a delivery": "{payloads}",
+        "p50 / p99, ms": "{p50_ms} / {p99_ms}", "CPU, ms a delivery": "{cpu_ms}",
+        "near links inside": "{near_links_inside_300_s}",
+    }),
+    "slow-links": _plain("slow-links", "{router}: {size_mb} MB, {uplink} Mbit/s",
+                         "router: size, uplinks", {
+        "first message, all, s": "{first_s}", "then p50 / all, s": "{p50_s} / {all_s}",
+        "copies a delivery": "{copies}", "CPU, ms a delivery": "{cpu_ms}", "MiB": "{mib}",
+    }),
+    "shadow": _plain("shadow", "{scenario}, {kind}", "scenario, nodes", {
+        "delivered": "{deliveries} of {due}", "p50 / p99, ms": "{p50} / {p99}",
+        "duplicates a delivery": "{duplicates}", "MB sent": "{mb}", "of payload": "{of_payload}",
+    }),
+    "sds-bytes": Table(("sds-bytes",), "a message every", {
+        "no loss": "{loss_0}", "5 % lost": "{loss_5}", "30 % lost": "{loss_30}",
+    }, _sds_bytes),
+    "sds-catchup": Table(("sds-catchup",), "delay, link", {
+        "seconds": "{seconds}", "requests": "{requests}", "MB": "{mb}",
+        "resent meanwhile": "{resent}",
+    }, _sds_catchup),
+    "sds-kills": _plain("sds-kills", "{kills}", "kills", {
+        "messages": "{messages}", "lost": "{lost}", "delivered twice": "{twice}",
+        "out of causal order": "{contradictions}", "seconds": "{seconds}",
+    }),
+    "sds-vs-js": _plain("sds-vs-js", "{received}", "messages received before", {
+        "messages/s": "{ours}", "@waku/sds 0.0.8, messages/s": "{js}", "ratio": "{ratio}",
+    }),
+    "pipeline": _plain("pipeline", "{events}", "events", {
+        "seconds": "{seconds}", "CPU, s": "{cpu_s}",
+        "decoded and written, events a CPU second": "{bronze_rate}", "GiB at most": "{gib}",
+        "a report, s": "{report_s}",
+    }),
+    "stream": _plain("stream", "{events} events in {seconds} s", "stream", {
+        "age of answers p50, s": "{age_p50_s}", "p90, s": "{age_p90_s}", "most, s": "{age_max_s}",
+        "cores": "{cores}", "late": "{late}",
+    }),
+    "scale": _plain("scale", "{nodes}", "nodes", {
+        "warm-up, s": "{warm_up_s}", "messages, s": "{messages_s}", "events/s": "{events_per_s}",
+        "times an empty loop": "{of_empty_loop}", "MiB": "{mib}",
+    }),
+    "sizes": _plain("sizes", "{nodes}", "nodes", {
+        "path, hops": "{path}", "to the farthest": "{eccentricity}",
+        "p50 / p99, ms": "{p50_ms} / {p99_ms}", "RMR, first and last": "{rmr_first}, {rmr_last}",
+        "control bytes a delivery": "{control_bytes}",
+    }),
+    "choke": Table(("choke",), "router", {
+        "copies": "{payloads}", "p50 / p99, ms": "{p50_ms} / {p99_ms}",
+        "control bytes a delivery": "{control_bytes}",
+        "copies after 10 % crash": "{payloads_crash}",
+        "then p50 / p99, ms": "{p50_ms_crash} / {p99_ms_crash}",
+    }, _choke),
+    "scale-100k": _plain("scale-100k", "{variant}", "100,000 nodes", {
+        "delivered, %": "{delivered}", "payloads": "{payloads}",
+        "p50 / p99, ms": "{p50_ms} / {p99_ms}", "control bytes a delivery": "{control_bytes}",
+        "components": "{components}",
+    }, phase="then"),
 }  # fmt: skip
 """By name, in the order of the page."""
