@@ -89,10 +89,10 @@ class AddressBook:
         return peer in self._records
 
     def informant(self, peer: bytes) -> bytes | None:
-        """The peer on whose word alone we know where `peer` is; None if it is its own or a
-        discovery's."""
+        """The peer on whose word alone we know where `peer` is, which may be its own; None if it is
+        a discovery's."""
         _, informant = self._records.get(peer, (None, None))
-        return None if informant == peer or peer in self._found else informant
+        return None if peer in self._found else informant
 
     def record(self, peer: bytes) -> bytes | None:
         """The signed peer record of `peer` as envelope bytes; None if unknown."""

@@ -23,6 +23,7 @@ from episub_router import (
     RouterParams,
 )
 from episub_router.net import peers
+from episub_router.net.connections.dial_budget import BUDGET, PER_INFORMANT
 from episub_router.net.counters import Reason
 from episub_router.net.peers import PeerState
 from tests.hosts import PATIENCE, Node, connect, connect_all, eventually, receive, running_nodes
@@ -205,32 +206,70 @@ async def test_a_mute_listener_does_not_hold_a_dial_up() -> None:
     await listener.aclose()
 
 
-async def test_of_a_peer_known_on_anothers_word_one_address_of_a_host_is_tried() -> None:
-    """Three addresses of a third party in each made-up record made 1,164 connections of 110
-    dials."""
+@asynccontextmanager
+async def third_party(ports: int) -> AsyncIterator[tuple[list[int], list[int]]]:
+    """A host that refuses connections on so many ports: the ports, and where some were made."""
     connected: list[int] = []
 
     async def refuse(stream: trio.SocketStream) -> None:
         connected.append(stream.socket.getsockname()[1])
         await stream.aclose()
 
-    async with trio.open_nursery() as nursery, running_nodes(1, router=EpisubRouter) as [node]:
-        listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(3)]
+    async with trio.open_nursery() as nursery:
+        listeners = [(await trio.open_tcp_listeners(0, host="127.0.0.1"))[0] for _ in range(ports)]
         nursery.start_soon(trio.serve_listeners, refuse, listeners)
-        ports = [listener.socket.getsockname()[1] for listener in listeners]
-        addresses = [Multiaddr(f"/ip4/127.0.0.1/tcp/{port}") for port in ports]
-        keys = create_new_key_pair(b"m" * 32)
-        made_up = PeerRecord(ID.from_pubkey(keys.public_key), addresses, 1)
-        key = made_up.peer_id.to_bytes()
-        record = seal_record(made_up, keys.private_key).marshal_envelope()
-        assert parts(node).book.learn(key, record, b"hostile")
-        peer = peers_of(node)[key]
+        yield [listener.socket.getsockname()[1] for listener in listeners], connected
+        nursery.cancel_scope.cancel()
+
+
+def told_of(node: Node, number: int, ports: list[int], informant: bytes | None) -> bytes:
+    """The id of a made-up peer whose record, which `informant` or the peer itself has sent to
+    `node`, has addresses at these ports."""
+    keys = create_new_key_pair(bytes([number]) * 32)
+    addresses = [Multiaddr(f"/ip4/127.0.0.1/tcp/{port}") for port in ports]
+    made_up = PeerRecord(ID.from_pubkey(keys.public_key), addresses, 1)
+    key = made_up.peer_id.to_bytes()
+    signed = seal_record(made_up, keys.private_key).marshal_envelope()
+    assert parts(node).book.learn(key, signed, informant)
+    return key
+
+
+async def test_of_a_peer_known_on_anothers_word_one_address_of_a_host_is_tried() -> None:
+    """Once: three addresses of a third party in each made-up record, and four attempts of
+    py-libp2p, made 1,164 connections of 110 dials."""
+    async with (
+        third_party(3) as (ports, connected),
+        running_nodes(1, router=EpisubRouter) as [node],
+    ):
+        peer = peers_of(node)[told_of(node, 1, ports, b"hostile")]
         for dials in (1, 2):
             peer.dial_not_before = 0.0
             parts(node).peers.request(peer, for_others=True)
             await eventually(lambda dials=dials: count(node, Reason.DIAL_FAILED) == dials)  # type: ignore[misc]
-            assert set(connected) == {ports[0]}
-        nursery.cancel_scope.cancel()
+            assert connected == [ports[0]] * dials
+
+
+async def test_one_hostile_peer_makes_few_connections_to_a_third_party() -> None:
+    """By its own record and by those of peers that it made up, at another port each."""
+    async with (
+        third_party(43) as (ports, connected),
+        running_nodes(1, router=EpisubRouter) as [node],
+    ):
+        started = trio.current_time()
+        hostile = told_of(node, 1, ports[:3], None)
+        named = [told_of(node, n, [ports[n + 1]], hostile) for n in range(2, 42)]
+
+        def ended() -> int:
+            return count(node, Reason.DIAL_FAILED) + count(node, Reason.DIAL_UNAFFORDABLE)
+
+        for times in (1, 2):
+            for key in (hostile, *named):
+                peer = peers_of(node)[key]
+                peer.dial_not_before = 0.0
+                parts(node).peers.request(peer, for_others=True)
+            await eventually(lambda n=times * 41: ended() == n)  # type: ignore[misc]
+        tokens = BUDGET.burst + BUDGET.per_second * (trio.current_time() - started)
+        assert 3 <= len(connected) <= tokens / PER_INFORMANT
 
 
 async def test_dials_for_others_do_not_hold_ours_up() -> None:

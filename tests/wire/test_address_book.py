@@ -175,6 +175,8 @@ def test_a_record_is_nobody_elses_word_once_its_subject_has_sent_it() -> None:
     assert book.informant(id_of(ALICE)) == id_of(BOB)
     assert not book.learn(id_of(ALICE), sealed(ALICE, ADDRESS, seq=0), id_of(ALICE))
     book.learn(id_of(ALICE), sealed(ALICE, ADDRESS, seq=2), id_of(ALICE))
+    assert book.informant(id_of(ALICE)) == id_of(ALICE)
+    book.found(id_of(ALICE), ())
     assert book.informant(id_of(ALICE)) is None
 
 

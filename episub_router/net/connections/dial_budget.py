@@ -10,19 +10,21 @@ from episub_router.util.params import Rate
 from episub_router.util.token_buckets import TokenBuckets
 
 BUDGET = Rate(0.5, 32)
-"""Tokens a second, and at once, of each informant, host and address. Chosen: three times the dials
-of a joining node."""
+"""Tokens a second, and at once, of each informant, host and address. Chosen: one informant's are
+more than the dials of a joining node."""
 
-PER_INFORMANT, PER_HOST, PER_ADDRESS = 1, 0.5, 8
-"""Tokens for a dial: of the one that named the peer; of its IP address or name, which many nodes
-may share; of its address with the port, where one that is down is dialled four times in 16 s."""
+PER_INFORMANT, PER_HOST, PER_ADDRESS = 2, 0.5, 8
+"""Tokens for each address that is tried: of the one that named it, so that one hostile peer makes
+16 connections to a third party at once; of its IP address or name, which many nodes may share; of
+that with the port, where one that is down is dialled four times in 16 s."""
 
 _REMEMBERED = 3 * 4096
 """Informants, hosts, and addresses; chosen: as the records in the address book."""
 
 
 class DialBudget:
-    """Token buckets by informant and by target, for dials to peers that we know on others' word.
+    """Token buckets by informant and by target, for dials to peers that nobody but they or others
+    say where they are.
 
     Signed records prove their signer, and not that anybody is at the addresses in there: a
     hostile peer could have all others dial a third party. A dial that finds its peer is free.
@@ -47,9 +49,10 @@ class DialBudget:
 
 
 def _costs(informant: bytes, addresses: Iterable[Multiaddr]) -> dict[Hashable, float]:
-    costs: dict[Hashable, float] = {informant: PER_INFORMANT}
+    costs: dict[Hashable, float] = {informant: 0.0}
     for parts in map(_parts, addresses):
         costs |= {parts[:2]: PER_HOST, parts: PER_ADDRESS}
+        costs[informant] += PER_INFORMANT
     return costs
 
 

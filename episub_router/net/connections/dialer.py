@@ -170,13 +170,15 @@ class Dialer(PeerListener):
         informant = self._book.informant(peer.key)
         if informant:
             # The host may be a third party: a made-up record can name many of its ports.
-            addresses = one_of_each_host(addresses)
+            if informant != peer.key:
+                addresses = one_of_each_host(addresses)
             if not self._budget.take(informant, addresses, trio.current_time()):
                 return Reason.DIAL_UNAFFORDABLE
         self._counters.add(Reason.DIALS)
         peer.dialled_until = trio.current_time() + STREAM_TIMEOUT + self._params.dial_timeout
         for address in addresses:
-            await self._try(peer, address, self._params.dial_timeout / len(addresses))
+            seconds = self._params.dial_timeout / len(addresses)
+            await self._try(peer, address, seconds, once=informant is not None)
             if self._peers.is_connected(peer.id):
                 break
         else:
@@ -185,10 +187,15 @@ class Dialer(PeerListener):
             self._budget.give_back(informant, addresses, trio.current_time())
         return None
 
-    async def _try(self, peer: RemotePeer, address: Multiaddr, seconds: float) -> None:
-        """Dial one address."""
+    async def _try(
+        self, peer: RemotePeer, address: Multiaddr, seconds: float, *, once: bool
+    ) -> None:
+        """Dial one address; with one connection if `once`, where py-libp2p makes four."""
         peer.dial_error = f"no answer in {seconds:g} s"
         network: Any = self._host.get_network()
+        dial = network.dial_addr
+        if once:
+            dial = getattr(network, "_dial_addr_single_attempt", dial)
         try:
             if not await network.connection_gate.is_allowed(address):
                 peer.dial_error = "the host's connection gate is closed to it"
@@ -197,7 +204,7 @@ class Dialer(PeerListener):
                 try:
                     # `connect` dials the first TCP address of the peerstore, refuses for a minute
                     # what failed, and lets all addresses of the peer expire in two minutes.
-                    await network.dial_addr(address, peer.id)
+                    await dial(address, peer.id)
                 finally:
                     self._pace(seen)
         except Exception as error:
