@@ -283,6 +283,25 @@ def test_payloads_leave_late(router: str) -> None:
 
 
 @pytest.mark.sim
+def test_their_pieces_wait_in_the_lane_of_pieces() -> None:
+    """Who withholds nothing is to its honest neighbours as an honest member is."""
+    arrived = []
+    for adversaries in ([], [{"kind": "censor", "withheld": 0.0, "count": 6}]):
+        large = {"traffic.size": 300_000, "traffic.messages": 6, "network.uplink": 20.0}
+        (table,) = loading.parse(SCENARIO.replace("KIND", "censor")).tables(large).values()
+        made = loading.build({**table, "adversaries": adversaries})
+        simulation = Simulation(made, 1, Records(made.capacity))
+        simulation.run()
+        arrived.append(simulation)
+    honest = arrived[1].cast.rings[0].honest
+    of_each = [
+        [(m.parent[node], m.delivered[node]) for m in it.records.messages for node in honest]
+        for it in arrived
+    ]
+    assert of_each[0] == of_each[1]
+
+
+@pytest.mark.sim
 def test_they_link_anew_again_and_again() -> None:
     often, never = (ran("ihave-liar", *knobs) for knobs in (["relink=3.0"], []))
     ended = [

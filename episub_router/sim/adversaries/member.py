@@ -72,13 +72,22 @@ class Member(Hostile, EpisubNode):
     def transmit(self, message: Message, peers: Iterable[int]) -> None:
         """Send `message` to those of `peers` that are connected."""
         connected = [peer for peer in peers if peer in self.links]
+        if isinstance(message, Piece):
+            self._send_piece(message, connected)
+            return
         size = episub_control(message)
         if isinstance(message, Gossip):
             size += SIGNED_PAYLOAD + message.size
-        self.records.sent(HOSTILE, len(connected), size)
-        if self.records.trace is not None:
-            self.trace_send(connected, size, **columns(message))
+        self._note_sent(message, connected, size)
         self.network.send(self, connected, Received(self.id, message), size)
+
+    def _note_sent(self, message: Message, peers: list[int], size: int) -> None:
+        self.records.sent(HOSTILE, len(peers), size)
+        if self.records.trace is not None:
+            self.trace_send(peers, size, **columns(message))
+
+    def _note_piece_sent(self, piece: Piece, peer: int) -> None:
+        self._note_sent(piece, [peer], episub_control(piece) + piece.size)
 
     # Between the core and the network.
 
