@@ -29,6 +29,26 @@ _LOOK_AGAIN = 1.0
 AddressFilter = Callable[[Sequence[Multiaddr]], list[Multiaddr]]
 
 
+def parse_addresses(name: str, addresses: Iterable[Multiaddr | str]) -> list[Multiaddr]:
+    """`addresses` as multiaddrs.
+
+    Raises TypeError that names the argument for what is no list, ValueError for what is no address.
+    """
+    if isinstance(addresses, str | bytes | Multiaddr):
+        raise TypeError(
+            f"{name} must be a list of multiaddrs, and is one alone; write [{str(addresses)!r}]"
+        )
+    if not isinstance(addresses, Iterable):
+        raise TypeError(f"{name} must be a list of multiaddrs: {addresses!r}")
+    found = []
+    for address in addresses:
+        try:
+            found.append(Multiaddr(address) if isinstance(address, str) else address)
+        except Exception as error:  # whatever the parts of the text make multiaddr raise
+            raise ValueError(f"{name}: {address!r} is no multiaddr") from error
+    return found
+
+
 def is_wildcard(address: Multiaddr) -> bool:
     """Whether `address` stands for all interfaces: to be listened on, not to be dialled."""
     return str(address).startswith(_WILDCARDS)

@@ -120,7 +120,7 @@ def _is_taken(name: str, value: Any) -> bool:
         return True
     default = signature(GossipSub).parameters[name].default
     if name == "max_messages_per_topic_per_second":
-        return bool(value >= default)  # there is no such limit here
+        return isinstance(value, int | float) and value >= default  # there is no such limit here
     return (default is not Signature.empty and value == default) or (
         name in _AS_HERE and value == _AS_HERE[name]
     )

@@ -13,11 +13,13 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import Message
 from multiaddr import Multiaddr
 
+from episub_router.addresses import parse_addresses
 from episub_router.host import FAREWELL, LOOPBACK, EpisubHost, frames_arrive, running
 from episub_router.net.events import EventStream
 from episub_router.pubsub import ResilientPubsub
 from episub_router.pubsub.subscription import Item, Subscription
 from episub_router.router import EpisubRouter
+from episub_router.util.checks import check_type
 
 Validator: TypeAlias = Callable[[ID, Message], bool] | Callable[[ID, Message], Awaitable[bool]]
 """Given the peer that forwarded a message and the message: whether it is valid."""
@@ -115,13 +117,18 @@ async def open(
     ValueError for bad addresses and for a topic that is subscribed already, NodeStopped if the node
     dies.
     """
+    check_type("router", router, EpisubRouter, optional=True)
+    check_type("pubsub", pubsub, ResilientPubsub, optional=True)
+    check_type("key_pair", key_pair, KeyPair, optional=True)
+    if not (validator is None or callable(validator)):
+        raise TypeError(f"validator must be a function or None, not {type(validator).__name__}")
     async with AsyncExitStack() as stack:
         if pubsub is None:
             node = EpisubHost(
                 EpisubRouter(bootstrap=bootstrap) if router is None else router,
                 key_pair=key_pair,
-                listen=[Multiaddr(str(address)) for address in listen],
-                announce=[Multiaddr(str(address)) for address in announce],
+                listen=parse_addresses("listen", listen),
+                announce=parse_addresses("announce", announce),
             )
             await stack.enter_async_context(running(node))
             pubsub = node.pubsub

@@ -18,6 +18,8 @@ from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service.exceptions import LifecycleError
 
+from episub_router.hooked_pubsub import HookedPubsub
+from episub_router.util.checks import check_seconds
 from episub_router.util.message_size import message_size
 from episub_router.util.own_readers import OwnReaders
 from episub_router.util.trio_only import check_not_asyncio
@@ -112,7 +114,7 @@ def check_one_pubsub(host: IHost, protocols: Iterable[TProtocol]) -> None:
         )
 
 
-class BackpressurePubsub(Pubsub):
+class BackpressurePubsub(HookedPubsub):
     """py-libp2p's `Pubsub` with a `publish` that waits for room, if the router has a say in it,
     and refuses what doesn't fit an RPC."""
 
@@ -138,6 +140,8 @@ class BackpressurePubsub(Pubsub):
         check_not_asyncio()
         topics = [topic_id] if isinstance(topic_id, str) else list(topic_id)
         _check_types(topics, data)
+        if timeout is not None:
+            check_seconds("timeout", timeout)
         async with self._room(topics, len(data), timeout):
             await self.send_message(topics, bytes(data))
 
@@ -162,8 +166,8 @@ class BackpressurePubsub(Pubsub):
                 check(msg)
         await super().push_msg(msg_forwarder, msg)
 
-    async def _handle_new_peer(self, peer_id: ID) -> None:
-        await super()._handle_new_peer(peer_id)
+    async def open_peer_stream(self, peer_id: ID) -> None:
+        await super().open_peer_stream(peer_id)
         queue = self.peer_queues.get(peer_id)
         if queue is not None:
             # Made with py-libp2p's default; one that takes large messages sends them, too.

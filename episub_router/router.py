@@ -51,7 +51,7 @@ from episub_router.pubsub import ResilientPubsub
 from episub_router.snapshot import OverlaySnapshot, overlay_snapshot
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
-from episub_router.util.checks import check_names, check_type
+from episub_router.util.checks import check_names, check_seconds, check_type
 from episub_router.wire import check_params, check_topics
 from episub_router.wire.peer_records import record_excess
 
@@ -239,6 +239,7 @@ class EpisubRouter(IPubsubRouter, Service):
         Raises `NotJoined` after `timeout` seconds, which says what was tried, and KeyError if
         nobody here subscribed to `topic`.
         """
+        check_seconds("timeout", timeout)
         if topic not in self.mesh:
             raise _not_subscribed(topic, self.mesh)
         with trio.move_on_after(timeout):

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 
-PRIVATE: Mapping[str, Sequence[str]] = {
-    "libp2p.pubsub.pubsub:Pubsub": (
-        "_handle_new_peer",
-        "_handle_dead_peer",
-        "_schedule_announce_retry",
-    ),
-    "libp2p.pubsub.gossipsub:GossipSub": (
-        "_notify_mesh_peer_added",
-        "_select_peers_for_pruning",
-        "_check_back_off",
-        "_get_in_topic_gossipsub_peers_from_minus",
-        "_get_peers_to_send",
-        "_do_px",
-        "_add_back_off",
-    ),
+HOOKS: Mapping[str, Mapping[str, str]] = {
+    "libp2p.pubsub.pubsub:Pubsub": {
+        "open_peer_stream": "_handle_new_peer",
+        "lose_peer_stream": "_handle_dead_peer",
+        "announce_later": "_schedule_announce_retry",
+    },
+    "libp2p.pubsub.gossipsub:GossipSub": {"receivers": "_get_peers_to_send"},
 }
-"""Private methods that are called or replaced, by class; docs/upstream.md says what for."""
+"""Hooks that are used where they are there, and the private methods in their place, by class;
+docs/upstream.md says what for."""
 
 
 @cache
 def check_libp2p() -> None:
     """Raises ImportError that names what py-libp2p lacks, in one line."""
     missing = []
-    for where, names in PRIVATE.items():
+    for where, hooks in HOOKS.items():
         module, _, owner = where.partition(":")
         has = getattr(import_module(module), owner, None)
-        missing += [f"{where} has no {name}" for name in names if not hasattr(has, name)]
+        missing += [
+            f"{where} has neither {hook} nor {private}"
+            for hook, private in hooks.items()
+            if not hasattr(has, hook) and not hasattr(has, private)
+        ]
     if missing:
         raise unfit(", ".join(missing))
 

@@ -55,7 +55,7 @@ def add_parser(subparsers: Any) -> None:
     runs.add_argument("--plots", choices=("svg", "png", "none"), default="svg", help="plot format")
     runs.add_argument("--trace", nargs="?", const="parquet", choices=_TRACES, metavar="FORMAT",
                       help="write every event to DIR, as parquet (the default), "
-                      "pb, pb.gz, json or json.gz (docs/trace.md)")  # fmt: skip
+                      "pb, pb.gz, json or json.gz, which `episub trace` reads")  # fmt: skip
     runs.add_argument("--phases", action="store_true",
                       help="a table for each variant, with a column for each phase")  # fmt: skip
     runs.add_argument("--profile", action="store_true",

@@ -6,11 +6,11 @@ pubsub/gossipsub.py. What Pubsub's view already takes care of stands in `view`.
 
 from __future__ import annotations
 
-import math
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import trio
 from libp2p.custom_types import TProtocol
@@ -25,8 +25,11 @@ from episub_router.fallback.params import FallbackParams
 from episub_router.fallback.protection import MeshProtection
 from episub_router.fallback.sending import MessageSender
 
-BACKOFF_SLACK = 2.0
+BACKOFF_SLACK = 2
 """Seconds; chosen: a second that py-libp2p rounds off, and a heartbeat on the way."""
+
+_NEVER = sys.maxsize
+"""The end of a back-off that has none."""
 
 _FANOUT_TTL = 60
 """Seconds; gossipsub: fanout_ttl = 60 s."""
@@ -80,9 +83,8 @@ class ContainedGossipSub(MessageSender):
         self._connect_to = connect_to
         self._is_bridged = is_bridged
         self._params = params
-        self._gossiping = False
         self._fresh: dict[tuple[str, ID], None] = {}  # mesh links since the last heartbeat
-        self._left: dict[tuple[str, ID], float] = {}  # when we unsubscribed from our mesh
+        self._left: dict[tuple[str, ID], None] = {}  # back-offs of those that we left
         self._protection: MeshProtection | None = None
         self._has_work = trio.Event()
 
@@ -108,29 +110,35 @@ class ContainedGossipSub(MessageSender):
         super().attach(pubsub)
         self._protection = MeshProtection(pubsub.host.get_network())
 
-    def _notify_mesh_peer_added(self, peer_id: ID, topic: str) -> None:
-        super()._notify_mesh_peer_added(peer_id, topic)
-        self._fresh[topic, peer_id] = None
-        if self._protection is not None:
-            self._protection.protect(topic, peer_id)
-        self._note_link()
-
     def remove_peer(self, peer_id: ID) -> None:
         super().remove_peer(peer_id)
-        self._release()
+        self._look_at_links()
 
     async def leave(self, topic: str) -> None:
+        """Those that we left may graft us as soon as we are back, and not we them: a py-libp2p peer
+        refuses for 10 s, whatever our PRUNE said (_check_graft_flood_protection)."""
+        before = dict(self.back_off.get(topic, {}))
         await super().leave(topic)
-        self._release()
+        back_offs = self.back_off.get(topic, {})
+        for peer in [peer for peer, until in back_offs.items() if until != before.get(peer)]:
+            self._left[topic, peer] = None
+            back_offs[peer] = int(time.time()) + self._params.regraft_pause + BACKOFF_SLACK
+        self._look_at_links()
 
-    def _release(self) -> None:
-        if self._protection is not None:
-            self._protection.keep(self.mesh)
+    def _look_at_links(self, *topics: str) -> None:
+        """The mesh of `topics`, or of any, may have changed."""
+        if self._protection is None:
+            return
+        for topic in topics or dict.fromkeys([*self.mesh, *self._protection.topics()]):
+            for peer in self._protection.keep(topic, self.mesh.get(topic, set())):
+                self._fresh[topic, peer] = None
+                self._note_link()
 
     async def beat(self) -> None:
         """One heartbeat. GossipSub's `heartbeat` has no end, and a process with many hosts would
         spend most of its idle time there; and it sends each peer the lists of all before, too."""
         grafts, prunes = self.mesh_heartbeat()
+        self._look_at_links()
         self.fanout_heartbeat()
         gossip = self.gossip_heartbeat()
         for peer in dict.fromkeys([*grafts, *prunes, *gossip]):
@@ -159,23 +167,31 @@ class ContainedGossipSub(MessageSender):
                 unknown = [peer for peer in peers if peer not in self.peer_protocol]
                 peers.difference_update(p for p in unknown if not network.get_connections(p))
                 self.mesh = {topic: peers}
-                with self._degrees_of(topic):
-                    for wanted, more in zip(
-                        (grafts, prunes), super().mesh_heartbeat(), strict=True
-                    ):
-                        for peer in more:
-                            wanted[peer].append(topic)
+                # One with too many links is pruned to the usual degree.
+                with self._degrees_of(topic) if len(peers) <= self.degree_high else nullcontext():
+                    grafted, pruned = super().mesh_heartbeat()
+                for peer in grafted:
+                    grafts[peer].append(topic)
+                for peer in pruned:
+                    prunes[peer].append(topic)
+                    # Without it the same peers are grafted again, and refuse for a minute.
+                    back_offs = self.back_off.setdefault(topic, {})
+                    back_offs[peer] = int(time.time()) + self.prune_back_off + BACKOFF_SLACK
         finally:
             self.mesh = every
         return grafts, prunes
 
     async def join(self, topic: str) -> None:
+        # The heartbeat grafts direct peers, which refuse: they are sent all messages anyway.
+        self.back_off.setdefault(topic, {}).update(dict.fromkeys(self.direct_peers, _NEVER))
         with self._degrees_of(topic):
             await super().join(topic)
+        self._look_at_links(topic)
 
     async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
         with self._degrees_of(topic):
             await super().on_peer_subscribed(peer_id, topic)
+        self._look_at_links(topic)
 
     @contextmanager
     def _degrees_of(self, topic: str) -> Iterator[None]:
@@ -191,34 +207,17 @@ class ContainedGossipSub(MessageSender):
         finally:
             self.degree_low, self.degree = params.degree_low, params.degree
 
-    def _get_in_topic_gossipsub_peers_from_minus(
-        self, topic: str, num_to_select: int, minus: Iterable[ID], backoff_check: bool = False
-    ) -> list[ID]:
-        """The heartbeat grafts direct peers, which refuse: they are sent all messages anyway."""
-        return super()._get_in_topic_gossipsub_peers_from_minus(
-            topic, num_to_select, {*minus, *self.direct_peers}, backoff_check
-        )
-
-    def _select_peers_for_pruning(self, topic: str, num_to_prune: int) -> list[ID]:
-        """The heartbeat prunes and notes no back-off: it grafts the same peers again, which then
-        refuse for a minute (mesh_heartbeat)."""
-        surplus = len(self.mesh[topic]) - self._params.degree  # the degree may be a bridge's now
-        chosen = super()._select_peers_for_pruning(topic, surplus)
-        for peer in chosen:
-            self._add_back_off(peer, topic, False)
-        return chosen
-
     def gossip_heartbeat(self) -> dict[ID, dict[str, list[bytes]]]:  # type: ignore[override]
         """A back-off is about grafting. Peers in it get no IHAVE otherwise, and nothing at all
         if all their neighbours pruned them (_handle_topic_heartbeat).
 
         Nor do peers get one that came into the mesh between a message and the heartbeat, and
         they weren't sent that message either."""
-        self._gossiping = True
+        back_off, self.back_off = self.back_off, {}
         try:
             gossip = super().gossip_heartbeat()
         finally:
-            self._gossiping = False
+            self.back_off = back_off
         for topic, peer in self._fresh:
             ids = self.mcache.foreign(self.mcache.window(topic), peer)
             if peer in self.peer_protocol and ids:
@@ -226,25 +225,16 @@ class ContainedGossipSub(MessageSender):
         self._fresh.clear()
         return gossip
 
-    def _check_back_off(self, peer: ID, topic: str) -> bool:
-        """Whether to send no GRAFT: one that comes early is refused, and renews the back-off.
-
-        Whole seconds end up to one early otherwise, and a py-libp2p peer that we left refuses for
-        10 s, whatever our PRUNE said (_check_graft_flood_protection)."""
-        now = time.time()
-        params = self._params
-        left = self._left.get((topic, peer), -math.inf) + params.regraft_pause
-        until = max(self.back_off.get(topic, {}).get(peer, -math.inf), left)
-        return not self._gossiping and now < until + BACKOFF_SLACK
-
-    def _add_back_off(
-        self, peer: ID, topic: str, is_unsubscribe: bool, backoff_duration: int = 0
-    ) -> None:
-        """Those that we left may graft us as soon as we are back, and not we them (leave)."""
-        if is_unsubscribe:
-            self._left[topic, peer] = time.time()
-        else:
-            super()._add_back_off(peer, topic, False, backoff_duration)
+    @contextmanager
+    def _longer_back_off(self, topic: str, peer: ID) -> Iterator[None]:
+        """A back-off that is set meanwhile gets `BACKOFF_SLACK`: a GRAFT that comes early is
+        refused, and renews the back-off, and whole seconds end up to one early."""
+        before = self.back_off.get(topic, {}).get(peer, 0)
+        yield
+        back_offs = self.back_off.get(topic, {})
+        if back_offs.get(peer, before) != before:
+            back_offs[peer] += BACKOFF_SLACK
+            self._left.pop((topic, peer), None)
 
     async def handle_graft(self, graft_msg: rpc_pb2.ControlGraft, sender_peer_id: ID) -> None:
         """A back-off that the sender's clock may have ended a second ago is over, and no other
@@ -255,11 +245,14 @@ class ContainedGossipSub(MessageSender):
         if topic not in self.mesh:
             return
         back_offs = self.back_off.get(topic, {})
-        if time.time() >= back_offs.get(sender_peer_id, 0) - 1:
+        is_over = time.time() >= back_offs.get(sender_peer_id, 0) - BACKOFF_SLACK - 1
+        if is_over or (topic, sender_peer_id) in self._left:
             back_offs.pop(sender_peer_id, None)
             self._left.pop((topic, sender_peer_id), None)
             self.graft_flood_tracking[sender_peer_id].pop(topic, None)
-        await super().handle_graft(graft_msg, sender_peer_id)
+        with self._longer_back_off(topic, sender_peer_id):
+            await super().handle_graft(graft_msg, sender_peer_id)
+        self._look_at_links(topic)
 
     async def handle_ihave(self, ihave_msg: rpc_pb2.ControlIHave, sender_peer_id: ID) -> None:
         """Messages of topics that we aren't in are asked for as well otherwise."""
@@ -269,15 +262,16 @@ class ContainedGossipSub(MessageSender):
             await super().handle_ihave(exact, sender_peer_id)
 
     async def handle_prune(self, prune_msg: rpc_pb2.ControlPrune, sender_peer_id: ID) -> None:
-        """Back-offs for any topic that a peer makes up are kept for ever otherwise."""
-        if prune_msg.topicID in self.mesh:
-            await super().handle_prune(prune_msg, sender_peer_id)
-            self._release()
-
-    async def _do_px(self, px_peers: list[rpc_pb2.PeerInfo]) -> None:
-        """It dials them one after the other in the task that reads from the sender of the PRUNE,
-        without a time-out, and signed by whomever."""
-        self._connect_to(px_peers[: self.px_peers_count])
+        """Back-offs for any topic that a peer makes up are kept for ever otherwise. And the peers
+        that it names are dialled one after the other in the task that reads from its sender,
+        without a time-out, and signed by whomever (_do_px)."""
+        topic = prune_msg.topicID
+        if topic in self.mesh:
+            alone = rpc_pb2.ControlPrune(topicID=topic, backoff=prune_msg.backoff)
+            with self._longer_back_off(topic, sender_peer_id):
+                await super().handle_prune(alone, sender_peer_id)
+            self._look_at_links(topic)
+            self._connect_to(prune_msg.peers[: self.px_peers_count])
 
     def _forget_what_is_over(self) -> None:
         for ids in self.dont_send_message_ids.values():
@@ -285,15 +279,18 @@ class ContainedGossipSub(MessageSender):
         # Those of the last second would do; of the last PRUNE, the back-off.
         self.ihave_message_limits.clear()
         self.graft_flood_tracking.clear()
-        over = time.time() - BACKOFF_SLACK
+        now = time.time()
         for topic, peers in list(self.back_off.items()):
-            for peer in [peer for peer, until in peers.items() if until <= over]:
-                del peers[peer]
-            if not peers:
+            most = sys.maxsize if topic in self.mesh else _NEVER - 1
+            left = {peer: until for peer, until in peers.items() if now < until <= most}
+            if left:
+                self.back_off[topic] = left
+            else:
                 del self.back_off[topic]
-        paused = over - self._params.regraft_pause
-        self._left = {link: left for link, left in self._left.items() if left > paused}
-        self._release()
+        self._left = {
+            link: None for link in self._left if link[1] in self.back_off.get(link[0], ())
+        }
+        self._look_at_links()
         for topic in [t for t in self.time_since_last_publish if t not in self.fanout]:
             del self.time_since_last_publish[topic]
 

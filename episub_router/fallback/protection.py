@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Set
 
 from libp2p.abc import INetworkService
 from libp2p.peer.id import ID
@@ -13,20 +13,25 @@ class MeshProtection:
 
     def __init__(self, network: INetworkService) -> None:
         self._network = network
-        self._protected: dict[tuple[str, ID], None] = {}
+        self._protected: dict[str, dict[ID, None]] = {}
 
-    def protect(self, topic: str, peer: ID) -> None:
-        """`peer` came into the mesh of `topic`."""
-        if (topic, peer) not in self._protected:
-            self._protected[topic, peer] = None
+    def topics(self) -> list[str]:
+        """Those in which peers are protected."""
+        return list(self._protected)
+
+    def keep(self, topic: str, mesh: Set[ID]) -> list[ID]:
+        """Protect the peers in the mesh of `topic`, and release those that are no longer in it;
+        the peers that are new."""
+        had = self._protected.get(topic, {})
+        new = [peer for peer in mesh if peer not in had]
+        for peer in new:
             self._network.protect(peer, _tag(topic))
-
-    def keep(self, mesh: Mapping[str, set[ID]]) -> None:
-        """Release those that are no longer in `mesh`."""
-        gone = [link for link in self._protected if link[1] not in mesh.get(link[0], ())]
-        for topic, peer in gone:
-            del self._protected[topic, peer]
+        for peer in [peer for peer in had if peer not in mesh]:
             self._network.unprotect(peer, _tag(topic))
+        self._protected[topic] = dict.fromkeys(mesh)
+        if not mesh:
+            del self._protected[topic]
+        return new
 
 
 def _tag(topic: str) -> str:

@@ -37,6 +37,14 @@ class MessageSender(GossipSub):
         self._unsent = Replay()
         """Own messages that nobody was there for, which outlive the cache."""
 
+    if not hasattr(GossipSub, "receivers"):
+
+        def receivers(
+            self, topic_ids: Iterable[str], msg_forwarder: ID, origin: ID, msg_id: bytes
+        ) -> Iterable[ID]:
+            """The peers that a message goes to; GossipSub's with a patch of docs/upstream."""
+            return self._get_peers_to_send(topic_ids, msg_forwarder, origin, msg_id)
+
     async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
         """Without queues for peers that aren't in the topic, for which there is replay, and
         without limits on how many messages an author or a forwarder may send."""
@@ -45,7 +53,7 @@ class MessageSender(GossipSub):
         self.mcache.put(pubsub_msg)
         author = ID(pubsub_msg.from_id)
         receivers = list(
-            self._get_peers_to_send(
+            self.receivers(
                 pubsub_msg.topicIDs, msg_forwarder=msg_forwarder, origin=author, msg_id=message_id
             )
         )

@@ -335,22 +335,19 @@ class ResilientPubsub(BackpressurePubsub):
 
     # Streams that die while the connection lives
 
-    def _handle_dead_peer(self, peer_id: ID) -> None:
+    def lose_peer_stream(self, peer_id: ID, *, keep_subscriptions: bool = False) -> None:
         """As in `Pubsub`, but what a connected peer subscribed to outlives our stream to it.
 
         The peer announced them over its own stream, and doesn't repeat them while that one lives.
         """
-        topics = self._topics_of(peer_id)
-        super()._handle_dead_peer(peer_id)
+        connected = is_connected(self.host, peer_id)
+        super().lose_peer_stream(peer_id, keep_subscriptions=connected or keep_subscriptions)
         if self.trace is not None:
             self.trace.look_at_mesh()
-        if not is_connected(self.host, peer_id):
+        if not connected:
             self._greeted.discard(peer_id)
             self._resuming.discard(peer_id)
-        elif topics:
-            for topic in topics:
-                self.peer_topics.setdefault(topic, set()).add(peer_id)
-            self._peer_subscription_count[peer_id] = len(topics)
+        elif self._topics_of(peer_id):
             self._resuming.add(peer_id)
 
     async def handle_sending_messages(
@@ -362,7 +359,7 @@ class ResilientPubsub(BackpressurePubsub):
             await write_all(queue, stream, partial(queue_taken, peer_id), self.traffic.sent)
         except Exception as error:
             logger.debug("the stream to %s ended: %r", peer_id, error)
-            self._handle_dead_peer(peer_id)
+            self.lose_peer_stream(peer_id)
 
     async def handle_dead_peer_queue(self) -> None:
         """As in `Pubsub`, but a peer that is back when its loss is looked at gets a new stream,
@@ -371,12 +368,12 @@ class ResilientPubsub(BackpressurePubsub):
             self.event_handle_dead_peer_queue_started.set()
             async for peer in self.dead_peer_receive_channel:
                 if not is_connected(self.host, peer) or is_broken(self.peers.get(peer)):
-                    self._handle_dead_peer(peer)
+                    self.lose_peer_stream(peer)
 
-    async def _handle_new_peer(self, peer_id: ID) -> None:
+    async def open_peer_stream(self, peer_id: ID) -> None:
         if is_broken(self.peers.get(peer_id)):
-            self._handle_dead_peer(peer_id)
-        await super()._handle_new_peer(peer_id)
+            self.lose_peer_stream(peer_id)
+        await super().open_peer_stream(peer_id)
         if peer_id in self._resuming and peer_id in self.peers:
             self._resuming.discard(peer_id)
             for topic in self._topics_of(peer_id):
@@ -396,7 +393,7 @@ class ResilientPubsub(BackpressurePubsub):
             return  # without a queue our stream is yet to be opened, with a hello
         if not queue.push(self.get_hello_packet()):
             for topic in self.topic_ids:
-                self._schedule_announce_retry(peer, RPC.SubOpts(subscribe=True, topicid=topic))
+                self.announce_later(peer, topic)
 
     def _drop(self, reason: PubsubDrop, peer: ID, detail: object) -> None:
         self.drops[reason] += 1

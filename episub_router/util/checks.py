@@ -16,6 +16,14 @@ def check_type(name: str, value: Any, wanted: type, *, optional: bool = False) -
     )
 
 
+def check_seconds(name: str, value: Any) -> None:
+    """Raises TypeError for what is no number, and ValueError for one below 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
+    if not value >= 0:
+        raise ValueError(f"{name} must be at least 0 seconds, not {value:g}")
+
+
 def check_methods(name: str, value: Any, *methods: str) -> None:
     """Raises TypeError that names the methods that `value` hasn't got."""
     missing = [method for method in methods if not callable(getattr(value, method, None))]

@@ -528,8 +528,12 @@ async def test_each_topic_has_its_own_degrees() -> None:
     assert sorted(grafted) == ["bridged"] * 2 + [TOPIC] * 6
 
 
-def test_mesh_links_are_reported() -> None:
+async def test_mesh_links_are_reported() -> None:
     lab = Lab("contained")
-    [peer] = lab.add(1)
-    lab.router._notify_mesh_peer_added(peer, TOPIC)
+    await lab.router.join(TOPIC)
+    lab.add(1)
+    assert lab.links == 0
+    await lab.heartbeat()
+    assert lab.links == 1
+    await lab.heartbeat()
     assert lab.links == 1

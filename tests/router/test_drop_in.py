@@ -59,6 +59,7 @@ def test_a_small_degree_is_a_bridge_s_as_well() -> None:
         ({"score_params": ScoreParams()}, "score_params"),
         ({"do_px": True, "gossip_window": 9}, "do_px, gossip_window"),
         ({"max_messages_per_topic_per_second": 3.0}, "max_messages_per_topic_per_second"),
+        ({"max_messages_per_topic_per_second": "9"}, "max_messages_per_topic_per_second"),
     ],
 )
 def test_what_has_none_is_refused_by_name(options: dict[str, Any], named: str) -> None:

@@ -12,6 +12,7 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
+import episub_router
 from episub_router import (
     BroadcastParams,
     EpisubParams,
@@ -78,6 +79,42 @@ async def test_what_can_not_be_subscribed(topic: Any, error: type[Exception], me
     with pytest.raises(error, match=message):
         await pubsub.subscribe(topic)
     assert not pubsub.topic_ids
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"listen": "/ip4/127.0.0.1/tcp/0"}, TypeError, r"listen must be a list .* write \['/ip4/"),
+        ({"announce": ["here"]}, ValueError, "announce: 'here' is no multiaddr"),
+        ({"router": EpisubParams()}, TypeError, "router must be an EpisubRouter or None, not Epis"),
+        ({"pubsub": EpisubRouter()}, TypeError, "pubsub must be a ResilientPubsub or None, not E"),
+        ({"key_pair": b"key"}, TypeError, "key_pair must be a KeyPair or None, not bytes"),
+        ({"validator": True}, TypeError, "validator must be a function or None, not bool"),
+    ],
+)
+async def test_arguments_of_open(
+    arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        async with episub_router.open("news", **arguments):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("seconds", "error", "message"),
+    [
+        ("3", TypeError, "timeout must be a number of seconds, not str"),
+        (-1, ValueError, "timeout must be at least 0 seconds, not -1"),
+        (float("nan"), ValueError, "timeout must be at least 0 seconds, not nan"),
+    ],
+)
+async def test_seconds_that_are_none(seconds: Any, error: type[Exception], message: str) -> None:
+    router = EpisubRouter()
+    pubsub = ResilientPubsub(new_host(), router)
+    with pytest.raises(error, match=message):
+        await router.joined("news", seconds)
+    with pytest.raises(error, match=message):
+        await pubsub.publish("news", b"", timeout=seconds)
 
 
 def test_a_parameter_that_is_no_number() -> None:

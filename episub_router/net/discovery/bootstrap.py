@@ -8,6 +8,7 @@ from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
 from multiaddr import Multiaddr
 
+from episub_router.addresses import parse_addresses
 from episub_router.net.discovery.rendezvous import Discovery
 from episub_router.net.events import BootstrapFailed, TopicEvents
 from episub_router.net.peers import PeerListener, RemotePeer
@@ -57,16 +58,10 @@ def parse_bootstrap(addresses: Iterable[Multiaddr | str]) -> list[PeerInfo]:
 
     Raises ValueError for an address without a peer id, TypeError for what is no list of addresses.
     """
-    if isinstance(addresses, str | bytes | Multiaddr):
-        raise TypeError(
-            f"bootstrap must be a list of multiaddrs, and is one alone; write [{str(addresses)!r}]"
-        )
-    if not isinstance(addresses, Iterable):
-        raise TypeError(f"bootstrap must be a list of multiaddrs: {addresses!r}")
     peers: dict[ID, PeerInfo] = {}
-    for address in addresses:
+    for address in parse_addresses("bootstrap", addresses):
         try:
-            info = info_from_p2p_addr(Multiaddr(address) if isinstance(address, str) else address)
+            info = info_from_p2p_addr(address)
         except Exception as error:
             raise ValueError(f"not a multiaddr with /p2p/<peer id>: {address}") from error
         known = peers.setdefault(info.peer_id, PeerInfo(info.peer_id, []))

@@ -1,0 +1,88 @@
+"""The patches of docs/upstream apply to the installed py-libp2p, and what they bring is used."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from subprocess import PIPE
+
+import libp2p
+import pytest
+
+from episub_router.upstream import HOOKS
+from tests import children
+from tests.docs.snippets import ROOT
+from tests.hosts import PATIENCE
+
+pytestmark = [pytest.mark.hosts, pytest.mark.skipif(not shutil.which("git"), reason="no git here")]
+
+PATCHES = sorted((ROOT / "docs" / "upstream").glob("*.patch"))
+NAMED = {
+    hook: (where, private) for where, hooks in HOOKS.items() for hook, private in hooks.items()
+}
+
+
+def hook_of(patch: Path) -> str:
+    return patch.stem.replace("-", "_")
+
+
+def patched(directory: Path, *patches: Path) -> Path:
+    """A copy of the installed package with `patches`, for PYTHONPATH."""
+    installed = Path(libp2p.__file__).parent
+    copy = directory / "libp2p"
+    copy.mkdir()
+    for entry in installed.iterdir():
+        if entry.name == "pubsub":
+            shutil.copytree(entry, copy / "pubsub", ignore=shutil.ignore_patterns("__pycache__"))
+        elif entry.name != "__pycache__":
+            (copy / entry.name).symlink_to(entry)
+    for patch in patches:
+        children.run(["git", "apply", str(patch)], cwd=directory, check=True)
+    return directory
+
+
+def test_there_is_a_patch_for_each_hook() -> None:
+    assert {hook_of(patch) for patch in PATCHES} == set(NAMED)
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.stem)
+def test_a_hook_takes_the_place_of_the_private_name(patch: Path, tmp_path: Path) -> None:
+    hook = hook_of(patch)
+    where, private = NAMED[hook]
+    module, _, owner = where.partition(":")
+    code = f"""
+import {module} as module
+from episub_router.fallback.sending import MessageSender
+from episub_router.pubsub import ResilientPubsub
+ours = MessageSender if {owner!r} == "GossipSub" else ResilientPubsub
+assert {hook!r} in vars(module.{owner})
+assert not [c for c in ours.__mro__ if {private!r} in vars(c) and c is not module.{owner}]
+"""
+    run([sys.executable, "-c", code], patched(tmp_path, patch))
+
+
+def test_streams_and_messages_with_all_hooks(tmp_path: Path) -> None:
+    """What py-libp2p would be without its private names that we touch."""
+    there = patched(tmp_path, *PATCHES)
+    for name in ("pubsub", "gossipsub"):
+        path = there / "libp2p" / "pubsub" / f"{name}.py"
+        text = path.read_text()
+        for _, private in NAMED.values():
+            text = re.sub(rf"\b{private}\b", f"{private}_renamed", text)
+        path.write_text(text)
+    tests = ["tests/pubsub/test_lost_streams.py", "tests/fallback/test_neighbourly.py"]
+    run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *tests], there)
+
+
+def run(command: list[str], libp2p_in: Path) -> None:
+    path = f"{libp2p_in}:{ROOT}"
+    done = children.run(
+        ["env", f"PYTHONPATH={path}", *command],
+        cwd=ROOT,
+        stdout=PIPE,
+        stderr=PIPE,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr).decode()
