@@ -29,6 +29,7 @@ LAKES = ("test_cookbook.py", "test_lake.py", "test_storage.py", "test_stream.py"
 end up waiting for."""
 
 TOGETHER = (
+    "tests/docs/test_site.py",  # builds the site once
     "tests/protocol/hyparview/test_proximity.py",  # look at one overlay
     "tests/protocol/test_network.py",  # begin with the same overlays
     "tests/sds/test_twenty_hosts.py",  # thirty processes side by side wait for each other
