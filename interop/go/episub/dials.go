@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 )
@@ -19,6 +21,8 @@ func (n *node) dial(id peer.ID, f func(up bool)) { n.connectTo(id, false, f) }
 func (n *node) dialForOthers(id peer.ID, f func(up bool)) { n.connectTo(id, true, f) }
 
 func (n *node) connectTo(id peer.ID, forOthers bool, f func(up bool)) {
+	other := n.remote(id)
+	other.usedAt = time.Now()
 	if n.writable(id) {
 		n.soon = append(n.soon, func() { f(n.writable(id)) })
 		return
@@ -38,9 +42,14 @@ func (n *node) connectTo(id peer.ID, forOthers bool, f func(up bool)) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 		defer cancel()
-		if n.host.Connect(ctx, n.host.Peerstore().PeerInfo(id)) != nil {
-			n.do(func() { n.dialled(id, false) })
-		}
+		err := n.host.Connect(ctx, n.host.Peerstore().PeerInfo(id))
+		n.do(func() {
+			if err != nil {
+				n.dialled(id, false)
+			} else {
+				other.ours = true
+			}
+		})
 	}()
 	// Connected, it waits for our stream.
 	n.later(dialTimeout+streamTimeout, func() {
@@ -69,4 +78,24 @@ func (n *node) dialled(id peer.ID, up bool) {
 	for _, f := range d.waiting {
 		f(up)
 	}
+}
+
+// release: a topic has no use for the connection to a peer. If we made it, it is closed after a while in
+// which no topic used it.
+func (n *node) release(id peer.ID) {
+	other := n.remotes[id]
+	if other == nil || !other.ours || other.releasing {
+		return
+	}
+	other.releasing = true
+	n.later(releaseGrace, func() {
+		other.releasing = false
+		used := time.Since(other.usedAt) < releaseGrace
+		for _, ids := range n.neighbors {
+			used = used || slices.Contains(ids, id)
+		}
+		if !used && other.connected {
+			go func() { _ = n.host.Network().ClosePeer(id) }()
+		}
+	})
 }

@@ -27,6 +27,7 @@ const (
 	pingTimeout   = 3 * time.Second
 	maxDials      = 64
 	maxForOthers  = 32 // of those, on the word of others
+	releaseGrace  = 15 * time.Second
 
 	// Limits of docs/wire.md section 9, in bytes or entries.
 	maxTopic    = 1024
@@ -49,19 +50,20 @@ type node struct {
 	soon      []func() // after the task that is under way
 	done      chan struct{}
 
-	topics  map[string]*core.Topic
-	remotes map[peer.ID]*remote
-	dials   map[peer.ID]*dialling
-	faults  faults
-	counts  counts
-	plan    *plan // if a script of test-plans is run
+	topics    map[string]*core.Topic
+	neighbors map[string][]peer.ID // in each topic
+	remotes   map[peer.ID]*remote
+	dials     map[peer.ID]*dialling
+	faults    faults
+	counts    counts
+	plan      *plan // if a script of test-plans is run
 }
 
 func newNode(h host.Host, key crypto.PrivKey, record []byte, policy payload.Policy) *node {
 	return &node{
 		host: h, key: key, record: record, policy: policy, ping: ping.NewPingService(h),
 		tasks: make(chan func(), 1024), done: make(chan struct{}),
-		topics: map[string]*core.Topic{}, remotes: map[peer.ID]*remote{},
+		topics: map[string]*core.Topic{}, neighbors: map[string][]peer.ID{}, remotes: map[peer.ID]*remote{},
 		dials: map[peer.ID]*dialling{}, faults: newFaults(), counts: newCounts(),
 	}
 }
@@ -186,6 +188,7 @@ func (p port) After(d time.Duration, f func()) func()   { return p.later(d, f) }
 func (p port) Connected(id peer.ID) bool                { return p.writable(id) }
 func (p port) Dial(id peer.ID, f func(bool))            { p.dial(id, f) }
 func (p port) DialForOthers(id peer.ID, f func(bool))   { p.dialForOthers(id, f) }
+func (p port) Release(id peer.ID)                       { p.release(id) }
 func (p port) Ping(id peer.ID, f func(time.Duration))   { p.measure(id, f) }
 func (p port) Send(id peer.ID, controls ...*pb.Control) { p.sendControl(p.name, id, controls...) }
 func (p port) Subscriptions() []string                  { return p.subscriptions() }
@@ -197,6 +200,7 @@ func (p port) Push(id peer.ID, message *pb.Message, header *pb.Gossip) bool {
 }
 
 func (p port) Linked(ids []peer.ID) {
+	p.neighbors[p.name] = ids
 	names := []string{}
 	for _, id := range ids {
 		names = append(names, id.String())

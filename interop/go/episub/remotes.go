@@ -25,6 +25,9 @@ type remote struct {
 	topics    map[string]bool
 	record    []byte // its signed peer record
 	answered  time.Time
+	ours      bool      // we made the connection for a topic
+	usedAt    time.Time // when a topic last asked for it
+	releasing bool
 }
 
 // remote makes a record of a peer if there is none; of unconnected ones so many are kept.
@@ -123,7 +126,7 @@ func (n *node) disconnected(id peer.ID) {
 	if other == nil || !other.connected || n.host.Network().Connectedness(id) == network.Connected {
 		return
 	}
-	other.connected = false
+	other.connected, other.ours = false, false
 	for name := range other.topics {
 		lines.Emit("peer_unsubscribed", lines.Fields{"peer": id.String(), "topic": name})
 	}

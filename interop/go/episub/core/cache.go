@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -9,39 +10,67 @@ import (
 	"episub-interop/internal/pb"
 )
 
-// stored is a message that was seen. Its payload is kept for a while, its id for longer.
-type stored struct {
+// message is one message, from its announcement until its id is forgotten.
+type message struct {
 	id      string
-	message *pb.Message // nil once it left the cache
+	payload *pb.Message // nil before it came, and once it left the cache
 	size    int
-	source  string // of the message; "" if it names no author
+	source  string // the author; "" if it names none
+	along   string // the source whose tree it came along; "" is the shared tree
 	hops    uint32
-	along   string // the source whose tree it came along; "" is the default tree
+	sender  peer.ID // that brought the first copy; "" if it is our own
 	at      time.Time
-	from    peer.ID // that brought the first copy; "" if it is our own
-	asked   []peer.ID
 	served  map[peer.ID]int // copies on request
+
+	holders     []peer.ID // that are known to have it
+	announced   bool      // to all others: holders are no longer noted
+	informant   peer.ID   // that announced it first, while it is missing
+	announcedAt time.Time
+	due         time.Time // when to ask for it, or to ask the next
+	asked       []peer.ID
 }
 
 // goesDown is whether it comes from the root of its tree; without an author, the tree's word counts.
-func (s *stored) goesDown() bool {
-	return s.along != "" && (s.source == "" || s.source == s.along)
+func (m *message) goesDown() bool {
+	return m.along != "" && (m.source == "" || m.source == m.along)
+}
+
+func (m *message) noteHolder(id peer.ID) {
+	if !m.announced && len(m.holders) < maxHolders {
+		m.holders = with(m.holders, id)
+	}
+}
+
+// timesAsked is how often a peer got a GRAFT for it.
+func (m *message) timesAsked(id peer.ID) int {
+	return len(slices.DeleteFunc(slices.Clone(m.asked), func(other peer.ID) bool { return other != id }))
 }
 
 // cache bounds what is stored, by time, number and bytes.
 type cache struct {
-	known map[string]*stored
-	order []*stored // of the ids, the oldest first
-	kept  []*stored // of the payloads
+	open  map[string]*message // announced, and not here
+	known map[string]*message
+	order []*message // of the ids, the oldest first
+	kept  []*message // of the payloads
 	bytes int
 }
 
-func (c *cache) add(s *stored, now time.Time) {
-	s.size = proto.Size(s.message)
-	c.known[s.id] = s
-	c.order = append(c.order, s)
-	c.kept = append(c.kept, s)
-	c.bytes += s.size
+// take is the record of a message that has come.
+func (c *cache) take(id string) *message {
+	m := c.open[id]
+	if m == nil {
+		return &message{id: id}
+	}
+	delete(c.open, id)
+	return m
+}
+
+func (c *cache) store(m *message, now time.Time) {
+	m.at, m.size, m.served = now, proto.Size(m.payload), map[peer.ID]int{}
+	c.known[m.id] = m
+	c.order = append(c.order, m)
+	c.kept = append(c.kept, m)
+	c.bytes += m.size
 	for len(c.kept) > 0 {
 		oldest := c.kept[0]
 		if now.Sub(oldest.at) < cacheFor && len(c.kept) <= cacheMessages && c.bytes <= cacheBytes {
@@ -49,7 +78,7 @@ func (c *cache) add(s *stored, now time.Time) {
 		}
 		c.kept = c.kept[1:]
 		c.bytes -= oldest.size
-		oldest.message = nil
+		oldest.payload, oldest.served, oldest.holders, oldest.asked = nil, nil, nil, nil
 	}
 	for len(c.order) > 0 && (now.Sub(c.order[0].at) >= seenFor || len(c.order) > maxSeen) {
 		delete(c.known, c.order[0].id)
@@ -57,13 +86,18 @@ func (c *cache) add(s *stored, now time.Time) {
 	}
 }
 
-// since are the ids of the cached messages from then on, at most so many, the newest.
-func (c *cache) since(then time.Time, most int) []string {
-	ids := []string{}
-	for _, s := range c.kept[max(0, len(c.kept)-most):] {
-		if !s.at.Before(then) {
-			ids = append(ids, s.id)
+// recent are the cached messages since then, and of those of others since received, the newest; the
+// oldest first.
+func (c *cache) recent(since, received time.Time, most int) []*message {
+	found := []*message{}
+	for _, m := range slices.Backward(c.kept) {
+		if m.at.Before(since) || len(found) >= most {
+			break
+		}
+		if m.sender == "" || !m.at.Before(received) {
+			found = append(found, m)
 		}
 	}
-	return ids
+	slices.Reverse(found)
+	return found
 }

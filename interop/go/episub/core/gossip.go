@@ -12,178 +12,191 @@ import (
 // Payloads: delivered once, pushed on, announced to the others.
 
 // Publish sends a message of our own.
-func (t *Topic) Publish(message *pb.Message) {
-	source, along := "", ""
-	if len(message.From) > 0 {
-		source = t.trees.source
-		if along = t.chooseTree(source); along == "" {
-			along = t.nearestTree()
-		}
+func (t *Topic) Publish(payload *pb.Message) {
+	m := &message{id: t.policy.ID(payload), payload: payload}
+	if len(payload.From) > 0 {
+		m.source = t.trees.source
+		m.along = t.chooseTree(m.source, true)
 	} else {
-		along = t.chooseTree(t.trees.hidden)
+		m.along = t.chooseTree(t.trees.hidden, false)
 	}
-	t.accept(&stored{id: t.policy.ID(message), message: message, source: source, along: along}, nil, nil)
+	t.accept(m, nil)
 }
 
 // Gossip handles a message that came from a peer; header is nil if it came without.
-func (t *Topic) Gossip(from peer.ID, message *pb.Message, header *pb.Gossip) error {
+func (t *Topic) Gossip(from peer.ID, payload *pb.Message, header *pb.Gossip) error {
 	if t.left {
 		return nil
 	}
-	l := t.link(from)
+	l, id, now := t.link(from), t.policy.ID(payload), t.port.Now()
 	if l != nil {
-		l.heardAt = t.port.Now()
+		l.heardAt = now
+		l.keep(id, now)
+	} else {
+		defer t.tellNoNeighbor(from)
 	}
-	id := t.policy.ID(message)
 	if known := t.cache.known[id]; known != nil {
 		if l != nil {
-			t.onDuplicate(l, known, min(max(header.GetHops(), 1), maxHops))
-		} else {
-			t.tellNoNeighbor(from)
+			t.onDuplicate(l, known)
 		}
 		return nil
 	}
-	if err := t.policy.Check(message); err != nil {
+	if err := t.policy.Check(payload); err != nil {
 		return err
 	}
-	source := ""
-	if len(message.From) > 0 {
-		source = sourceOf(message.From)
+	m := t.cache.take(id)
+	m.payload, m.sender, m.hops = payload, from, min(max(header.GetHops(), 1), maxHops)
+	if len(payload.From) > 0 {
+		m.source = sourceOf(payload.From)
 	}
 	if t.pieces.Has(id) {
 		// Whole, from a neighbour that takes no pieces: the others get it in pieces.
-		t.acceptLarge(&stored{
-			id: id, message: message, source: source, from: from,
-			hops: min(max(header.GetHops(), 1), maxHops),
-		})
-		if l == nil {
-			t.tellNoNeighbor(from)
-		}
+		t.acceptLarge(m)
 		return nil
 	}
-	missing := t.missing.remove(id)
-	s := &stored{
-		id: id, message: message, source: source, from: from,
-		hops: min(max(header.GetHops(), 1), maxHops), along: t.treeOfGossip(header, source),
-	}
-	if l == nil {
-		t.tellNoNeighbor(from)
-	}
-	t.waits.firstCopy(from, missing, t.port.Now())
-	if missing != nil {
-		s.asked = missing.asked
-	}
-	t.accept(s, l, missing)
+	m.along = treeOfGossip(header, m.source)
+	t.noteFirstCopy(m)
+	t.accept(m, l)
 	return nil
 }
 
+// treeOfGossip is the source whose tree a message came along; "" is the shared tree.
+func treeOfGossip(header *pb.Gossip, source string) string {
+	own, along := header.GetOwnTree(), header.GetAlong()
+	switch {
+	case own && along == nil:
+		return source
+	case len(along) == sourceSize && !own:
+		return string(along)
+	}
+	return ""
+}
+
 // accept delivers a new message, pushes it on, and queues its id for the others.
-func (t *Topic) accept(s *stored, from *link, missing *announced) {
-	now := t.port.Now()
-	s.at, s.served = now, map[peer.ID]int{}
-	t.cache.add(s, now)
-	if s.from != "" {
-		t.port.Deliver(s.message)
+func (t *Topic) accept(m *message, from *link) {
+	t.cache.store(m, t.port.Now())
+	if m.sender != "" {
+		t.port.Deliver(m.payload)
 	}
-	targets := []peer.ID{}
-	if s.along == "" {
-		t.leading.note(s.source)
-		t.onFirstCopy(from, s)
-		for _, l := range t.links {
-			if l.eager {
-				targets = append(targets, l.id)
-			}
-		}
-	} else {
-		targets = t.onTreeCopy(s, from)
-	}
-	holders := []peer.ID{s.from}
-	if missing != nil {
-		for _, by := range missing.by {
-			holders = append(holders, by.id)
-		}
-	}
+	targets := t.targets(m, from)
+	m.noteHolder(m.sender)
 	for _, id := range targets {
-		if !slices.Contains(holders, id) && t.push(id, s) {
-			holders = append(holders, id)
-		}
+		t.push(id, m)
 	}
-	if from != nil && missing != nil && s.along == "" {
-		t.optimizeTree(from, s, missing)
+	if m.along != "" {
+		t.announceAtOnce(m)
 	}
-	if s.along != "" {
-		holders = append(holders, t.announceAtOnce(s, holders)...)
-	}
-	t.lazy.add(t, s.id, holders)
+	t.lazy.add(t, m)
 }
 
-// push sends a payload to a peer, false if there is no room for it.
-func (t *Topic) push(id peer.ID, s *stored) bool {
-	header := &pb.Gossip{Hops: proto.Uint32(min(s.hops+1, maxHops))}
-	if s.along != "" && s.along == s.source {
+// push sends a payload to a peer that isn't known to have it, if there is room for it.
+func (t *Topic) push(id peer.ID, m *message) {
+	if !contains(m.holders, id) && t.port.Push(id, m.payload, header(m)) {
+		m.noteHolder(id)
+	}
+}
+
+func header(m *message) *pb.Gossip {
+	header := &pb.Gossip{Hops: proto.Uint32(min(m.hops+1, maxHops))}
+	if m.along != "" && m.along == m.source {
 		header.OwnTree = proto.Bool(true)
-	} else if s.along != "" {
-		header.Along = []byte(s.along)
+	} else if m.along != "" {
+		header.Along = []byte(m.along)
 	}
-	return t.port.Push(id, s.message, header)
+	return header
 }
 
-// onFirstCopy: the link of a first copy belongs to the default tree.
-func (t *Topic) onFirstCopy(l *link, s *stored) {
-	if l == nil {
-		return
+// targets are the neighbours to push a new message to; what it says of its tree is noted.
+func (t *Topic) targets(m *message, from *link) []peer.ID {
+	if m.along == "" {
+		t.leading.note(m.source)
+		if from != nil {
+			if !from.eager && !contains(m.asked, from.id) {
+				t.port.Send(from.id, controlGraft(&pb.Graft{})) // our PRUNE is still under way
+			}
+			from.eager = true
+		}
+		return t.eager()
 	}
-	if !l.eager && !slices.Contains(s.asked, l.id) {
-		t.port.Send(l.id, controlGraft(&pb.Graft{})) // our PRUNE is still under way
+	// What others say of a message makes no tree; its own source does.
+	tr := t.trees.known[m.along]
+	if m.source == m.along {
+		tr = t.trees.use(m.along)
 	}
-	l.eager, l.parent = true, true
-	l.lateSince = t.port.Now()
+	if tr != nil {
+		tr.carried++
+	}
+	switch {
+	case m.goesDown() && tr != nil:
+		tr.proven = !tr.rootAt.IsZero()
+		t.onTreeMessage(tr, m)
+		return slices.Clone(tr.children)
+	case m.hops < floodHops:
+		return t.neighbors()
+	case tr == nil:
+		return nil
+	case tr.parent == "":
+		return slices.Clone(tr.children)
+	}
+	return append(slices.Clone(tr.children), tr.parent)
 }
 
-// onDuplicate: a second copy. Along the default tree it is answered with PRUNE, but for the cases
-// that docs/wire.md names.
-func (t *Topic) onDuplicate(l *link, s *stored, hops uint32) {
-	now := t.port.Now()
-	t.lazy.hold(s.id, l.id)
-	t.missing.remove(s.id)
-	if s.along != "" {
-		t.onTreeDuplicate(l, s)
-		return
-	}
-	if s.along == "" && l.eager {
-		late := now.Sub(s.at) >= lateCopy
-		switch {
-		case l.id == s.from || !t.leading.prunes(s.source):
-			return
-		case late && now.Sub(l.lateSince) <= lostAfter:
-			return
-		case !late:
-			l.lateSince = now
-		}
-		if parent := t.link(s.from); s.from != "" && (parent == nil || !parent.eager) {
-			l.parent, s.from = true, l.id // the other one has pruned us, or is gone
-			return
+// eager are the neighbours to push to in the shared tree.
+func (t *Topic) eager() []peer.ID {
+	found := []peer.ID{}
+	for _, l := range t.links {
+		if l.eager {
+			found = append(found, l.id)
 		}
 	}
-	l.eager = false
-	t.port.Send(l.id, controlPrune(&pb.Prune{}))
+	return found
 }
 
-// optimizeTree swaps the link that pushed for one of an announcer that is nearer to the source.
-func (t *Topic) optimizeTree(from *link, s *stored, missing *announced) {
-	best, fewest := (*link)(nil), s.hops
-	for _, by := range missing.by {
-		if l := t.link(by.id); l != nil && !l.eager && by.hops < fewest {
-			best, fewest = l, by.hops
-		}
-	}
-	if best == nil || !from.eager || s.hops-fewest <= 1 {
+// announceAtOnce tells the neighbours that have us as their standby, and, if the message had to be
+// asked for, our parent.
+func (t *Topic) announceAtOnce(m *message) {
+	tr := t.trees.known[m.along]
+	if tr == nil {
 		return
 	}
-	best.eager, from.eager = true, false
-	s.from = best.id
-	t.port.Send(best.id, controlGraft(&pb.Graft{}))
-	t.port.Send(from.id, controlPrune(&pb.Prune{}))
+	to := []peer.ID{}
+	if m.goesDown() {
+		to = slices.Clone(tr.standbyOf)
+	}
+	if len(m.asked) > 0 && tr.parent != "" {
+		to = with(to, tr.parent)
+	}
+	for _, id := range to {
+		if !contains(m.holders, id) {
+			t.announce(id, []*message{m})
+			m.noteHolder(id)
+		}
+	}
+}
+
+// onDuplicate: a second copy is answered with PRUNE, but for the cases that docs/wire.md names.
+func (t *Topic) onDuplicate(l *link, m *message) {
+	m.noteHolder(l.id)
+	asked := contains(m.asked, l.id)
+	if len(m.asked) > 0 && !asked {
+		t.notePushed(m)
+	}
+	tr := t.trees.known[m.along]
+	switch {
+	case m.along == "":
+		if !l.eager || (l.id != m.sender && t.leading.prunes(m.source)) {
+			l.eager = false
+			t.port.Send(l.id, controlPrune(&pb.Prune{}))
+		}
+	case tr != nil && m.goesDown() && !asked: // others say nothing about the tree
+		tr.noteServed(l.id)
+		if l.id != tr.parent {
+			if role, told := tr.asked[l.id]; told && role == pushes {
+				delete(tr.asked, l.id)
+			}
+			t.port.Send(l.id, controlPrune(&pb.Prune{Sources: sources(tr)}))
+		}
+	}
 }
 
 func (t *Topic) onPrune(l *link, message *pb.Prune) {
@@ -194,15 +207,26 @@ func (t *Topic) onPrune(l *link, message *pb.Prune) {
 	t.pruneTrees(l.id, message)
 }
 
+// linkBroadcast: a new neighbour starts eager, and is announced the newest messages and trees.
+func (t *Topic) linkBroadcast(l *link) {
+	if t.firstLink.IsZero() {
+		t.firstLink = t.port.Now()
+	}
+	t.announceRecent(l)
+	t.offerTrees(l)
+	t.pieces.Up(l.id)
+}
+
 // unlinkBroadcast repairs the trees that a neighbour had a part in.
 func (t *Topic) unlinkBroadcast(l *link) {
-	delete(t.lazy.only, l.id)
-	delete(t.waits.lags, l.id)
+	if len(l.asked) > 0 || l.doubted { // what it owes it will owe when it comes back
+		t.debtors.put(l.id, l.promises)
+	}
+	t.lazy.noteFailed(t, l)
 	t.missing.gone(t, l.id)
 	t.unlinkTrees(l.id)
 	t.pieces.Down(l.id)
-	parents := slices.ContainsFunc(t.links, func(other *link) bool { return other.parent })
-	if !l.eager || (!l.parent && parents) {
+	if !l.eager {
 		return
 	}
 	for _, other := range t.links {

@@ -35,20 +35,20 @@ func lacking() *pb.Neighbor {
 func TestAGroupHasItsShareOfThePassiveView(t *testing.T) {
 	n, topic := alone(t, 0)
 	for i := range 100 {
-		topic.passive.add(topic, someID(i), someID(1000+i%50), 0)
+		topic.passive.add(topic, someID(i), someID(1000+i%50), nil)
 	}
 	for i := 100; i < 200; i++ { // one group, and each named by another peer
 		n.groups[someID(i)] = "a"
-		topic.passive.add(topic, someID(i), someID(1000+i), 0)
+		topic.passive.add(topic, someID(i), someID(1000+i), nil)
 	}
-	if found := topic.passive.inGroup("a"); found != passiveShare {
+	if found := labelled(topic, "a"); found != passiveShare {
 		t.Errorf("%d of the group", found)
 	}
 	for i := 200; i < 300; i++ { // of no group, but named by peers of one
 		n.groups[someID(2000+i)] = "b"
 		topic.passive.exchange(topic, []peer.ID{someID(i)}, someID(2000+i), nil)
 	}
-	if found := topic.passive.fromSource("b"); found != passiveShare {
+	if found := labelled(topic, "b"); found != passiveShare {
 		t.Errorf("%d that the group named", found)
 	}
 	if len(topic.passive) != passiveSize {
@@ -56,10 +56,21 @@ func TestAGroupHasItsShareOfThePassiveView(t *testing.T) {
 	}
 }
 
+// labelled are the passive peers of a group, or that it named.
+func labelled(topic *Topic, label string) int {
+	found := 0
+	for _, entry := range topic.passive {
+		if slices.Contains(entry.labels, label) {
+			found++
+		}
+	}
+	return found
+}
+
 func TestAnExchangeTakesThePlaceOfWhatWasGiven(t *testing.T) {
 	_, topic := alone(t, 0)
 	for i := range passiveSize {
-		topic.passive.add(topic, someID(i), someID(1000+i), 0)
+		topic.passive.add(topic, someID(i), someID(1000+i), nil)
 	}
 	given, incoming := []peer.ID{someID(3), someID(4)}, []peer.ID{someID(100), someID(101)}
 	topic.passive.exchange(topic, incoming, someID(2000), given)
@@ -70,45 +81,35 @@ func TestAnExchangeTakesThePlaceOfWhatWasGiven(t *testing.T) {
 	}
 }
 
-func TestBeyondAOneOfEachGroupGetsALink(t *testing.T) {
+func TestBeyondAAFewThatLackLinksGetOne(t *testing.T) {
 	n, topic := alone(t, activeSize)
-	for i, group := range []string{"a", "a", "b", "c"} {
-		n.groups[someID(100+i)] = group
-		topic.onNeighbor(someID(100+i), lacking())
+	asked := []peer.ID{}
+	for i := 100; len(asked) < maxInNeed+2; i++ {
+		if !topic.isNext(someID(i)) {
+			asked = append(asked, someID(i))
+		}
+	}
+	for _, id := range asked {
+		topic.onNeighbor(id, lacking())
 	}
 	n.run(time.Second) // round trips of those that were not taken in
-	for i, expected := range []bool{true, false, true, false} {
-		if linked := topic.link(someID(100+i)) != nil; linked != expected {
+	for i, id := range asked {
+		if linked := topic.link(id) != nil; linked != (i < maxInNeed) {
 			t.Errorf("%d is linked: %t", i, linked)
 		}
 	}
 }
 
-func TestNeedIsBelievedForAMinute(t *testing.T) {
-	n, topic := alone(t, activeSize)
-	liar := someID(100)
-	topic.onNeighbor(liar, lacking())
-	topic.addLink(someID(101), pb.Neighbor_NEAR, lacking())
-	shrink := func() {
-		for _, l := range topic.links {
-			l.listedAt = n.now
+func TestAGroupThatHasMoreThanItsShareEndsNoOtherLink(t *testing.T) {
+	_, topic := alone(t, activeBound)
+	for _, l := range topic.links[:activeShare+1] {
+		l.group = "a"
+	}
+	kept := topic.kept()
+	for _, l := range topic.links[activeShare+1:] {
+		if !slices.Contains(kept, l.id) {
+			t.Errorf("%s may be ended", l.id)
 		}
-		topic.shrink(n.now.Add(-time.Nanosecond))
-	}
-	n.now = n.now.Add(needBelieved - time.Second)
-	if shrink(); topic.link(liar) == nil {
-		t.Fatal("it ended too early")
-	}
-	topic.link(liar).rtt = time.Second
-	if topic.farther(time.Millisecond) != nil {
-		t.Error("nothing is nearer than what a peer needs")
-	}
-	n.now = n.now.Add(time.Second)
-	if farther := topic.farther(time.Millisecond); farther == nil || farther.id != liar {
-		t.Error("nearness ends it after a minute")
-	}
-	if shrink(); topic.link(liar) != nil {
-		t.Error("it stays for ever")
 	}
 }
 

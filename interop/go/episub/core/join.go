@@ -2,64 +2,54 @@ package core
 
 import (
 	"slices"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/pb"
 )
 
-// joining is the joining node's side of a join: GETNODES to contacts, then JOINs that walk.
+// joining is the joining node's side of a join: GETNODES to contacts, whose answers name the peers next to
+// this node, then JOINs that walk until C_rand links stand.
 type joining struct {
-	contacts []peer.ID
-	asked    map[peer.ID]bool // and whether it has answered
-	started  map[peer.ID]bool // where JOINs start, and whether the dial is under way
-	walking  bool
-	ttl      uint32
-	open     openJoins
-	round    int // of timers; those of earlier rounds do nothing
-	active   bool
+	contacts  []peer.ID
+	asked     table[time.Time] // peers asked for nodes, by whichever procedure
+	awaited   []peer.ID        // contacts of this join that have yet to answer
+	tried     []peer.ID        // where JOINs started
+	active    bool
+	walking   bool // contacts are no longer waited for
+	ttl       uint32
+	openUntil time.Time // until when a JOIN can be answered
+	timer     timer
 }
 
 // Contact is called with a peer that is connected and has announced the topic.
 func (t *Topic) Contact(id peer.ID) {
 	j := &t.joining
-	if !slices.Contains(j.contacts, id) {
-		j.contacts = append(j.contacts, id)
-		if len(j.contacts) > maxContacts { // the oldest lead back after a partition
-			j.contacts = slices.Delete(j.contacts, maxContacts/2, maxContacts/2+1)
-		}
+	if j.contacts = with(j.contacts, id); len(j.contacts) > maxContacts {
+		// The oldest lead back after a partition.
+		j.contacts = slices.Delete(j.contacts, maxContacts/2, maxContacts/2+1)
 	}
 	if len(t.passive) < passiveSize {
-		t.passive.add(t, id, "", 0)
+		t.passive.add(t, id, "", nil)
 	}
-	t.join()
+	if len(t.links) == 0 {
+		t.join()
+	}
 }
 
-// join starts a join where there are no neighbours.
+// join asks some contacts for nodes.
 func (t *Topic) join() {
 	j := &t.joining
-	if j.active || len(t.links) > 0 || len(t.growth.asked) > 0 || len(j.contacts) == 0 {
+	if j.active || len(j.contacts) == 0 {
 		return
 	}
 	j.active, j.walking, j.ttl = true, false, joinTTL
-	j.asked, j.started = map[peer.ID]bool{}, map[peer.ID]bool{}
-	chosen := t.disjoint(j.contacts, contactsAsked)
-	for _, id := range chosen {
-		j.asked[id] = false
-	}
-	t.joinDeadline()
-	for _, id := range chosen {
-		t.port.Dial(id, func(up bool) {
-			if _, waiting := j.asked[id]; !waiting {
-				return
-			}
-			if up {
-				t.port.Send(id, controlGetNodes())
-				return
-			}
-			delete(j.asked, id)
-			t.walkWhenAnswered()
-		})
+	t.waitForJoin(nodesTimeout)
+	j.awaited = t.disjoint(j.contacts, contactsAsked)
+	for _, id := range slices.Clone(j.awaited) {
+		t.askForNodes(id, 0)
 	}
 }
 
@@ -79,16 +69,15 @@ func (t *Topic) disjoint(ids []peer.ID, count int) []peer.ID {
 	return found[:min(count, len(found))]
 }
 
-func (t *Topic) joinDeadline() {
-	j := &t.joining
-	j.round++
-	round, patience := j.round, nodesTimeout
-	if j.walking {
-		patience = joinTimeout
-	}
-	t.after(t.jittered(patience), func() {
-		if j.active && j.round == round {
-			t.joinTimeout()
+// askForNodes asks a peer for so many nodes, or as many as it gives if 0.
+func (t *Topic) askForNodes(id peer.ID, count int) {
+	t.dial(id, func(up bool) {
+		j, now := &t.joining, t.port.Now()
+		if !up {
+			t.stopAwaiting(id)
+		} else if now.Sub(j.asked.of[id]) >= nodesTimeout {
+			j.asked.put(id, now)
+			t.port.Send(id, controlGetNodes(count))
 		}
 	})
 }
@@ -96,31 +85,51 @@ func (t *Topic) joinDeadline() {
 func (t *Topic) onNodes(from peer.ID, message *pb.Nodes) {
 	found := t.learn(message.Peers)
 	j := &t.joining
-	if t.lost.contact == from {
-		t.lost.contact = ""
-	} else if answered, asked := j.asked[from]; asked && !answered {
-		j.asked[from] = true
-		j.ttl = min(j.ttl, message.GetTtl())
-	} else {
+	if _, asked := j.asked.take(from); !asked {
 		t.takeOffered(from, found)
 		return
 	}
-	t.passive.add(t, from, "", 0)
-	for _, id := range found[:min(len(found), nodesPeers)] {
-		t.passive.add(t, id, from, 0)
+	found = found[:min(len(found), nodesTaken)]
+	t.passive.add(t, from, "", nil)
+	for _, id := range found {
+		t.passive.add(t, id, from, nil)
 	}
-	t.walkWhenAnswered()
+	if contains(j.awaited, from) {
+		j.ttl = min(j.ttl, message.GetTtl())
+		t.stopAwaiting(from)
+	}
+	t.learnPlaces(append([]peer.ID{from}, found...))
+	if !j.active && t.requests[from] == nil {
+		t.release(from)
+	}
 }
 
-func (t *Topic) walkWhenAnswered() {
+// stopAwaiting: once no contact is waited for, the peers next on rings have some time to accept before
+// JOINs are sent.
+func (t *Topic) stopAwaiting(id peer.ID) {
 	j := &t.joining
-	if !j.active || j.walking {
+	if !contains(j.awaited, id) {
 		return
 	}
-	for _, answered := range j.asked {
-		if !answered {
-			return
-		}
+	if j.awaited = without(j.awaited, id); len(j.awaited) == 0 && !j.walking {
+		j.walking = true
+		t.waitForJoin(nodesTimeout)
+	}
+}
+
+func (t *Topic) waitForJoin(d time.Duration) {
+	t.joining.timer.set(t.port.Now().Add(t.withDialTime(d)))
+}
+
+// joinTimeout: no contact has answered, or links are still missing. The next walks are shorter.
+func (t *Topic) joinTimeout() {
+	j := &t.joining
+	if !t.isInNeed() || (len(j.tried) > 0 && j.ttl == 0) {
+		j.finish()
+		return
+	}
+	if len(j.tried) > 0 {
+		j.ttl--
 	}
 	t.walk()
 }
@@ -128,72 +137,49 @@ func (t *Topic) walkWhenAnswered() {
 // walk sends the JOINs that are still needed, from connected nodes of the view if there are any.
 func (t *Topic) walk() {
 	j := &t.joining
-	dialling := 0
-	for _, waiting := range j.started {
-		if waiting {
-			dialling++
-		}
-	}
-	starts := t.joinStarts(randomLinks - len(t.links) - dialling)
-	if len(starts) == 0 && dialling == 0 {
-		j.active = false
+	starts := t.joinStarts(max(0, randomLinks-len(t.links)))
+	if len(starts) == 0 {
+		j.finish()
 		return
 	}
 	j.walking = true
-	t.joinDeadline()
+	t.waitForJoin(joinTimeout)
+	ttl := j.ttl
 	for _, id := range starts {
-		j.started[id] = true
-		t.port.Dial(id, func(up bool) {
-			if _, waiting := j.started[id]; waiting && j.active && !t.left {
-				j.started[id] = false
-				if up {
-					j.open.add(t.port.Now())
-					t.sendJoin(id, j.ttl)
-					t.joinDeadline()
-				}
+		j.tried = with(j.tried, id)
+		t.dial(id, func(up bool) {
+			if up && j.active {
+				j.openUntil = t.port.Now().Add(joinLifetime)
+				t.sendJoin(id, ttl)
 			}
 		})
 	}
 }
 
+// joinStarts: others than before while there are any, first connected ones, as a dial costs more than
+// the rest; a walk forgets where it started.
 func (t *Topic) joinStarts(count int) []peer.ID {
-	count = max(count, 0)
 	fresh, again, connected := []peer.ID{}, []peer.ID{}, []peer.ID{}
 	for _, id := range t.sample(t.passive.ids(), passiveSize) {
-		if _, used := t.joining.started[id]; used {
+		if contains(t.joining.tried, id) {
 			again = append(again, id)
 		} else if fresh = append(fresh, id); t.port.Connected(id) {
 			connected = append(connected, id)
 		}
 	}
-	if len(connected) > 0 { // a walk forgets where it started
-		starts := []peer.ID{}
-		for i := range count {
-			starts = append(starts, connected[i%len(connected)])
-		}
-		return starts
-	}
 	found := append(fresh, again...)
+	if len(connected) > 0 {
+		found = slices.Repeat(connected, count)
+	}
 	return found[:min(count, len(found))]
 }
 
-// joinTimeout: no answer, or links are still missing. The next walks are shorter.
-func (t *Topic) joinTimeout() {
-	j := &t.joining
-	switch {
-	case !j.walking:
-		t.walk()
-	case len(t.links) >= randomLinks || j.ttl == 0:
-		j.active = false
-	default:
-		j.ttl--
-		t.walk()
-	}
+// sendJoin sends a JOIN of this node.
+func (t *Topic) sendJoin(id peer.ID, ttl uint32) {
+	t.port.Send(id, controlJoin(&pb.Join{Peer: t.port.Info(t.me), Ttl: proto.Uint32(ttl)}))
 }
 
-// joined is called with each new link.
-func (t *Topic) joined() {
-	if len(t.links) >= randomLinks {
-		t.joining.active = false
-	}
+func (j *joining) finish() {
+	j.active, j.walking, j.tried, j.awaited = false, false, nil, nil
+	j.timer.cancel()
 }

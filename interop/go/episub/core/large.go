@@ -1,7 +1,6 @@
 package core
 
 import (
-	"slices"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
@@ -22,51 +21,60 @@ func (t *Topic) TakePieces() {
 }
 
 // PublishCut sends a message of our own that was cut into pieces.
-func (t *Topic) PublishCut(message *pb.Message, cut *pieces.Cut) {
+func (t *Topic) PublishCut(payload *pb.Message, cut *pieces.Cut) {
 	if t.pieces == nil {
-		t.Publish(message)
+		t.Publish(payload)
 		return
 	}
-	t.acceptLarge(&stored{id: t.policy.ID(message), message: message, source: t.trees.source})
+	t.acceptLarge(&message{id: t.policy.ID(payload), payload: payload, source: t.trees.source})
 	t.pieces.Publish(cut)
 }
 
-// acceptLarge delivers a message that goes in pieces, pushes it along the default tree to neighbours
+// acceptLarge delivers a message that goes in pieces, pushes it along the shared tree to neighbours
 // that take none, and queues its id for the others of those.
-func (t *Topic) acceptLarge(s *stored) {
-	now := t.port.Now()
-	t.missing.remove(s.id)
-	s.at, s.served = now, map[peer.ID]int{}
-	t.cache.add(s, now)
-	if s.from != "" {
-		t.port.Deliver(s.message)
+func (t *Topic) acceptLarge(m *message) {
+	t.noteFound(m)
+	t.cache.store(m, t.port.Now())
+	if m.sender != "" {
+		t.port.Deliver(m.payload)
 	}
-	t.leading.note(s.source)
-	holders := []peer.ID{s.from}
+	m.holders = []peer.ID{m.sender}
 	for _, l := range t.links {
-		takes := t.pieces.Takes(l.id)
-		if takes || (l.eager && l.id != s.from && t.push(l.id, s)) {
-			holders = append(holders, l.id)
+		if t.pieces.Takes(l.id) {
+			m.noteHolder(l.id)
 		}
 	}
-	if slices.ContainsFunc(t.links, func(l *link) bool { return !slices.Contains(holders, l.id) }) {
-		t.lazy.add(t, s.id, holders)
+	for _, id := range t.eager() {
+		t.push(id, m)
+	}
+	t.lazy.add(t, m)
+}
+
+// onPieces: what a neighbour announces comes in pieces, and isn't asked for whole any more.
+func (t *Topic) onPieces(l *link, control *pb.Control) {
+	t.pieces.Receive(l.id, control)
+	if announce := control.GetPieceAnnounce(); announce != nil {
+		id := string(announce.GetPreamble().GetId())
+		l.keep(id, t.port.Now())
+		if m := t.cache.open[id]; m != nil && t.pieces.Has(id) {
+			t.giveUp(m)
+		}
 	}
 }
 
 // onWhole: all pieces of a message are here.
-func (t *Topic) onWhole(from peer.ID, message *pb.Message, hops uint32) {
-	id := t.policy.ID(message)
+func (t *Topic) onWhole(from peer.ID, payload *pb.Message, hops uint32) {
+	id := t.policy.ID(payload)
 	if t.cache.known[id] != nil {
 		return // it came whole meanwhile
 	}
-	if t.policy.Check(message) != nil {
+	if t.policy.Check(payload) != nil {
 		t.port.Refused("", "message-forged") // by its author, not by those that passed it on
 		return
 	}
-	t.acceptLarge(&stored{
-		id: id, message: message, source: sourceOf(message.From), from: from, hops: hops,
-	})
+	m := t.cache.take(id)
+	m.payload, m.source, m.sender, m.hops = payload, sourceOf(payload.From), from, hops
+	t.acceptLarge(m)
 }
 
 // piecesPort is what the machine of pieces sees of its topic.
@@ -80,12 +88,7 @@ func (p piecesPort) Forget(id peer.ID, message string)      { p.port.ForgetPiece
 func (p piecesPort) ForgetAll(id peer.ID)                   { p.port.ForgetAllPieces(id) }
 func (p piecesPort) Refused(from peer.ID, reason string)    { p.port.Refused(from, reason) }
 
-func (p piecesPort) RTT(id peer.ID) time.Duration {
-	if l := p.link(id); l != nil {
-		return l.rtt
-	}
-	return 0
-}
+func (p piecesPort) RTT(id peer.ID) time.Duration { return p.rtt(id) }
 
 func (p piecesPort) Whole(from peer.ID, message *pb.Message, hops uint32) {
 	p.onWhole(from, message, hops)

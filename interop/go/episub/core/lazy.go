@@ -4,70 +4,72 @@ import (
 	"slices"
 	"time"
 
-	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/libp2p/go-libp2p/core/peer"
 
 	"episub-interop/internal/pb"
 )
 
-// lazyQueue holds ids until they are announced.
+// lazyQueue holds messages until they are announced. Its times are random, so that of two neighbours one
+// announces first, and the other need not.
 type lazyQueue struct {
-	ids     []string
-	holders map[string][]peer.ID // neighbours that have the message
-	only    map[peer.ID][]string // for single neighbours
+	waiting []*message
 	flushed time.Time
-	waiting bool
+	timer   timer
+	failed  table[failure]
 }
+
+// failure is when a link failed, and since when it was silent.
+type failure struct{ at, since time.Time }
 
 // add announces a message to all neighbours but the holders when the timer fires.
-func (q *lazyQueue) add(t *Topic, id string, holders []peer.ID) {
-	if len(q.ids) >= maxMissing {
+func (q *lazyQueue) add(t *Topic, m *message) {
+	if len(t.neighbors(m.holders...)) == 0 {
+		m.announced = true
 		return
 	}
-	q.ids = append(q.ids, id)
-	q.holders[id] = holders
+	q.waiting = append(q.waiting, m)
+	q.waiting = q.waiting[max(0, len(q.waiting)-maxQueued):]
 	q.start(t)
-}
-
-// hold notes that a neighbour has a message.
-func (q *lazyQueue) hold(id string, holder peer.ID) {
-	if holders, waits := q.holders[id]; waits && !slices.Contains(holders, holder) {
-		q.holders[id] = append(holders, holder)
-	}
 }
 
 // start has the timer fire soon after the first id, and not too soon after it last did.
 func (q *lazyQueue) start(t *Topic) {
-	if q.waiting {
+	if q.timer.isSet() {
 		return
 	}
-	q.waiting = true
-	now := t.port.Now()
-	soon := time.Duration(float64(lazyDelay) * (0.1 + 0.9*t.rng.Float64()))
-	spaced := q.flushed.Add(time.Duration(float64(lazyInterval) * (0.5 + t.rng.Float64()/2))).Sub(now)
-	t.after(max(soon, spaced), t.flushLazy)
+	at := t.port.Now().Add(time.Duration(float64(lazyDelay) * (0.1 + 0.9*t.rng.Float64())))
+	spaced := q.flushed.Add(time.Duration(float64(lazyInterval) * (0.5 + t.rng.Float64()/2)))
+	if spaced.After(at) {
+		at = spaced
+	}
+	q.timer.set(at)
 }
 
 func (t *Topic) flushLazy() {
 	q := &t.lazy
-	ids, holders, only := q.ids, q.holders, q.only
-	q.ids, q.holders, q.only = nil, map[string][]peer.ID{}, map[peer.ID][]string{}
-	q.waiting, q.flushed = false, t.port.Now()
+	waiting := q.waiting
+	q.waiting, q.flushed = nil, t.port.Now()
 	for _, l := range t.links {
-		wanted := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
-			return slices.Contains(holders[id], l.id)
+		wanted := slices.DeleteFunc(slices.Clone(waiting), func(m *message) bool {
+			return contains(m.holders, l.id)
 		})
-		t.announce(l.id, append(wanted, only[l.id]...))
+		t.announce(l.id, append(wanted, l.owed...))
+		l.owed = nil
+	}
+	for _, m := range waiting {
+		m.holders, m.announced = nil, true
 	}
 }
 
-func (t *Topic) announce(to peer.ID, ids []string) {
-	for part := range slices.Chunk(ids, maxIDs) {
+func (t *Topic) announce(to peer.ID, messages []*message) {
+	for part := range slices.Chunk(messages, maxIDs) {
 		summary := []*pb.MessageSummary{}
-		for _, id := range part {
-			if s := t.cache.known[id]; s != nil && s.message != nil {
+		for _, m := range part {
+			if m.payload != nil {
 				summary = append(summary, &pb.MessageSummary{
-					Id: []byte(id), Hops: proto.Uint32(min(s.hops+1, maxHops)),
+					Id: []byte(m.id), Hops: proto.Uint32(min(m.hops+1, maxHops)),
 				})
 			}
 		}
@@ -77,18 +79,61 @@ func (t *Topic) announce(to peer.ID, ids []string) {
 	}
 }
 
-// announceRecent announces the last seconds' messages to a new neighbour; to one whose link had
-// failed all since a little before, and after several links failed all since those were silent.
+// announceRecent announces the newest messages to a new neighbour: since its former link, or several
+// others, fell silent.
 func (t *Topic) announceRecent(l *link) {
-	since, most := t.port.Now().Add(-announceSince), maxIDs
-	if failed, was := t.lost.failed[l.id]; was {
-		delete(t.lost.failed, l.id)
-		since, most = failed.Add(-unnoticed), maxAnnounced
-	} else if gap, is := t.lost.gap(t.port.Now()); is && gap.Before(since) {
-		since, most = gap, maxAnnounced
+	now := t.port.Now()
+	gap, silent := now, 0
+	for _, failed := range t.lazy.failed.of {
+		if now.Sub(failed.at) > together {
+			continue
+		}
+		silent++
+		gap = earlier(gap, later(failed.since, failed.at.Add(-together)))
 	}
-	if ids := t.cache.since(since, most); len(ids) > 0 {
-		t.lazy.only[l.id] = ids
+	if silent < 2 {
+		gap = now
+	}
+	if former, was := t.lazy.failed.of[l.id]; was {
+		gap = former.since
+	}
+	most := maxAnnounced
+	if gap.Equal(now) {
+		most = maxIDs
+	}
+	l.owed = t.cache.recent(gap.Add(-announceSince), t.firstLink.Add(newcomer), most)
+	if len(l.owed) > 0 {
 		t.lazy.start(t)
 	}
+}
+
+// noteFailed remembers a failed link; one that had just come back failed when its former one did.
+func (q *lazyQueue) noteFailed(t *Topic, l *link) {
+	now := t.port.Now()
+	former, was := q.failed.take(l.id)
+	was = was && now.Sub(l.since) <= together
+	since := now
+	if l.failed {
+		since = l.heardAt
+	}
+	if was {
+		since = earlier(since, former.since)
+	}
+	if was || l.failed {
+		q.failed.put(l.id, failure{now, since})
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return a
+	}
+	return b
 }

@@ -79,14 +79,11 @@ func (t *Topic) onLeave(from peer.ID, message *pb.Leave) {
 		return
 	}
 	age := t.port.Now().Sub(time.Unix(0, int64(seq))).Abs()
-	if age > leaveWindow || seq <= t.leaves[source] {
+	if age > leaveWindow || seq <= t.leaves.of[source] {
 		return
 	}
-	if len(t.leaves) >= maxSources {
-		clear(t.leaves)
-	}
-	t.leaves[source] = seq
-	delete(t.lost.tries, source)
+	t.leaves.put(source, seq)
+	t.search.lost.take(source)
 	linked := t.dropLink(source, false, false)
 	if t.passive.remove(source) || linked {
 		ttl := min(message.GetTtl(), leaveTTL)
@@ -97,6 +94,6 @@ func (t *Topic) onLeave(from peer.ID, message *pb.Leave) {
 		}
 	}
 	if linked {
-		t.replaceLinks()
+		t.replaceLink(source)
 	}
 }

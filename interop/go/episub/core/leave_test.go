@@ -49,7 +49,7 @@ func TestALeaveCountsOnce(t *testing.T) {
 	n.run(time.Second)
 	before := n.sent["leave"]
 	other := n.nodes[2].topic
-	other.passive.add(other, gone.id, "", 0)
+	other.passive.add(other, gone.id, "", nil)
 	other.onLeave(n.nodes[0].id, leaveOf(gone, proof))
 	if n.sent["leave"] != before || other.passive.find(gone.id) == nil {
 		t.Error("an old LEAVE was acted on")

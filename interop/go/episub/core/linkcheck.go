@@ -1,60 +1,63 @@
 package core
 
 import (
-	"time"
-
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// checkLinks queries neighbours that have been silent, and suspects those that were for too long and
-// have left a query unanswered: one query, or its answer, may be lost. After a pause of this process
-// all have been silent for as long, as nothing was asked of them.
+// Upkeep of links: a neighbour that has sent nothing for a while is queried, and its link fails if it leaves
+// queries unanswered.
+
 func (t *Topic) checkLinks() {
-	now := t.port.Now()
 	for _, l := range t.links {
-		switch silence := now.Sub(l.heardAt); {
-		case silence >= silentChecks*checkInterval && l.queriedAt.After(l.heardAt):
-			t.suspect(l.id)
-		case silence >= checkInterval/2:
-			l.queriedAt = now
-			t.query(l)
+		if t.port.Now().Sub(l.heardAt) >= t.checks.interval/2 {
+			t.doubt(l.id, silentQueries)
 		}
 	}
+	t.checks.next()
 }
 
-// suspect is called when a neighbour should have sent something: it is queried once it has been
-// silent for a while, and its link fails if it doesn't answer.
-func (t *Topic) suspect(id peer.ID) {
+// doubt is called when a neighbour should have sent something: once it has been silent for a while, it is
+// queried so many times, at most, before its link fails.
+func (t *Topic) doubt(id peer.ID, queries int) {
 	l := t.link(id)
-	if l == nil || l.suspectAt.After(l.heardAt) {
+	if l == nil {
 		return
 	}
-	at := t.port.Now()
-	l.suspectAt = at
-	t.after(suspicious-at.Sub(l.heardAt), func() {
-		if l.suspectAt != at || !l.silentSince(at) {
-			return
-		}
-		t.query(l)
-		t.after(answerTimeout, func() {
-			if l.suspectAt == at && l.silentSince(at) && t.link(id) == l {
-				t.linksFailed(id)
-			}
-		})
-	})
+	if l.answer.isSet() {
+		l.queriesLeft = min(l.queriesLeft, queries)
+		return
+	}
+	l.doubtedAt, l.queriesLeft = l.heardAt, queries
+	if silentAt := l.heardAt.Add(suspicious); t.port.Now().Before(silentAt) {
+		l.answer.set(silentAt)
+	} else {
+		t.onSilence(l)
+	}
 }
 
-func (l *link) silentSince(at time.Time) bool { return !l.heardAt.After(at) }
+// onSilence: a doubted neighbour has had its time. It is queried again, or the link ends.
+func (t *Topic) onSilence(l *link) {
+	if l.heardAt.After(l.doubtedAt) {
+		return
+	}
+	if l.queriesLeft > 0 {
+		l.queriesLeft--
+		t.query(l, true)
+		l.answer.set(t.port.Now().Add(answerTimeout))
+		return
+	}
+	t.checks.start() // what was silent may not be the only one
+	t.failed(l.id, true)
+}
 
-// linksFailed replaces neighbours that are gone, and has them tried again later.
-func (t *Topic) linksFailed(ids ...peer.ID) {
-	for _, id := range ids {
-		l := t.link(id)
-		if t.dropLink(id, true, false) {
-			t.lost.note(id, l.heardAt, t.port.Now())
-		}
-	}
-	if len(ids) > 0 {
-		t.replaceLinks()
-	}
+// failed ends a link whose other end is silent or gone, replaces it, and has the peer tried again later.
+// Others may be gone, too: it shuffles soon.
+func (t *Topic) failed(id peer.ID, notify bool) {
+	l := t.link(id)
+	l.failed = true
+	t.dropLink(id, notify, false)
+	t.search.lost.put(id, 0)
+	t.reconnects.hasten()
+	t.shuffles.hasten()
+	t.replaceLink(id)
 }

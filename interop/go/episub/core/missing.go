@@ -1,6 +1,8 @@
 package core
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -9,229 +11,258 @@ import (
 	"episub-interop/internal/pb"
 )
 
-// announced is a message that others have and that has not come.
-type announced struct {
-	by    []announcer
-	at    time.Time
-	due   time.Time // when to ask for it, or to ask the next
-	asked []peer.ID
-}
-
-type announcer struct {
-	id   peer.ID
-	hops uint32
-}
+// Missing messages: announced with IHAVE, asked for with GRAFT.
 
 // missingList has one timer for all of them.
-type missingList struct {
-	known map[string]*announced
-	held  map[peer.ID]int // messages, by their first announcer
-	next  time.Time       // when the timer fires; zero while nothing is missing
+type missingList struct{ timer timer }
+
+// promises are what a neighbour owes: a GRAFT makes a promise, which any copy from there keeps. Its lag is
+// the time from its announcement until a message comes by itself.
+type promises struct {
+	lag       time.Duration
+	first     int // missing messages that it announced first
+	asked     map[string]time.Time
+	payloadAt time.Time
+	doubted   bool // its last promise was broken, or kept late
 }
 
-func (t *Topic) onIHave(l *link, message *pb.IHave) {
+// owing is what a new neighbour owes already.
+func (t *Topic) owing(id peer.ID) promises {
+	if former, owes := t.debtors.take(id); owes {
+		former.first = 0
+		return former
+	}
+	return promises{lag: firstLag, asked: map[string]time.Time{}}
+}
+
+// noteLag: a message that it announced came by itself so much later.
+func (p *promises) noteLag(late time.Duration) {
+	if late > p.lag {
+		p.lag = min(mostLag, p.lag+(late-p.lag)/4)
+	} else {
+		p.lag += (late - p.lag) / 20
+	}
+}
+
+// keep: a copy of a message came from it.
+func (p *promises) keep(id string, now time.Time) {
+	p.payloadAt = now
+	if since, asked := p.asked[id]; asked {
+		p.doubted = now.Sub(since) > lateAnswer
+		delete(p.asked, id)
+	}
+}
+
+// isLate is whether it owes something for longer than that, or is doubted.
+func (p *promises) isLate(now time.Time, patience time.Duration) bool {
+	for id, since := range p.asked {
+		if now.Sub(later(since, p.payloadAt)) > silence || now.Sub(since) > longestWait {
+			delete(p.asked, id)
+			p.doubted = true
+		} else if now.Sub(since) > patience {
+			return true
+		}
+	}
+	return p.doubted
+}
+
+func (t *Topic) onIHave(l *link, announcement *pb.IHave) {
 	now := t.port.Now()
-	wait := t.waits.after(l.id)
-	for _, entry := range message.Summary[:min(len(message.Summary), maxIDs)] {
+	due := now.Add(l.lag*6/5 + lagMargin)
+	for _, entry := range announcement.Summary[:min(len(announcement.Summary), maxIDs)] {
 		id := string(entry.GetId())
 		if len(id) == 0 || len(id) > maxMessageID || entry.GetHops() < 1 || entry.GetHops() > maxHops {
 			continue
 		}
-		if t.cache.known[id] != nil {
-			t.lazy.hold(id, l.id)
-			t.waits.alreadyKnown(l.id)
+		if known := t.cache.known[id]; known != nil {
+			known.noteHolder(l.id)
+			l.noteLag(0)
+			if tr := t.trees.known[known.along]; tr != nil {
+				tr.noteServed(l.id)
+			}
 			continue
 		}
 		if t.pieces.Has(id) {
 			continue // its pieces come
 		}
-		missing := t.missing.known[id]
-		if missing == nil {
-			if !t.missing.makeRoom(l.id) {
+		m := t.cache.open[id]
+		if m == nil {
+			if l.first >= maxEach || len(t.cache.open) >= maxMissing {
+				t.port.Refused(l.id, "missing-full")
 				continue
 			}
-			missing = &announced{at: now, due: now.Add(wait)}
-			t.missing.known[id] = missing
-			t.missing.held[l.id]++
+			m = &message{id: id, informant: l.id, announcedAt: now, due: due}
+			t.cache.open[id] = m
+			l.first++
+		} else if len(m.asked) == 0 {
+			m.due = earlier(m.due, due)
 		}
-		known := slices.ContainsFunc(missing.by, func(by announcer) bool { return by.id == l.id })
-		if !known && len(missing.by) < maxAnnouncers {
-			missing.by = append(missing.by, announcer{l.id, entry.GetHops()})
-			if len(missing.asked) == 0 && now.Add(wait).Before(missing.due) {
-				missing.due = now.Add(wait)
-			}
-		}
-		t.missing.wake(t, missing.due)
+		m.noteHolder(l.id)
+		t.missing.timer.setEarliest(m.due)
 	}
 }
 
-// makeRoom is whether a peer may add a message. One has a quarter of the list at most; where that is
-// full, one of the peer that holds most gives way, if that holds more.
-func (m *missingList) makeRoom(id peer.ID) bool {
-	if m.held[id] >= missingShare || len(m.known) < maxMissing {
-		return m.held[id] < missingShare
-	}
-	most := id
-	for other, count := range m.held {
-		if count > m.held[most] {
-			most = other
-		}
-	}
-	if m.held[most] <= m.held[id]+1 {
-		return false
-	}
-	victim, newest := "", (*announced)(nil)
-	for other, missing := range m.known {
-		if missing.by[0].id != most {
-			continue
-		}
-		// Better one that nobody else announced, then the newest.
-		alone, is := len(missing.by) == 1, newest != nil && len(newest.by) == 1
-		if newest == nil || (alone && !is) || (alone == is && missing.at.After(newest.at)) {
-			victim, newest = other, missing
-		}
-	}
-	m.remove(victim)
-	return true
-}
-
-// remove takes a message out, and returns its entry if there was one.
-func (m *missingList) remove(id string) *announced {
-	missing := m.known[id]
-	if missing == nil {
-		return nil
-	}
-	delete(m.known, id)
-	first := missing.by[0].id
-	if m.held[first]--; m.held[first] <= 0 {
-		delete(m.held, first)
-	}
-	return missing
-}
-
-// wake has the timer fire at that time, if it wouldn't before.
-func (m *missingList) wake(t *Topic, at time.Time) {
-	if !m.next.IsZero() && !at.Before(m.next) {
+// noteFirstCopy: the first copy of a message has come; perhaps it was missing.
+func (t *Topic) noteFirstCopy(m *message) {
+	if m.informant == "" {
 		return
 	}
-	m.next = at
-	t.after(at.Sub(t.port.Now()), func() {
-		if m.next.Equal(at) {
-			m.next = time.Time{}
-			t.askMissing()
-		}
-	})
+	t.noteFound(m)
+	if !contains(m.asked, m.sender) {
+		t.notePushed(m)
+	}
 }
 
-// askMissing asks for what is due, one announcer at a time.
+// notePushed: a copy of a message that was missing came without our asking.
+func (t *Topic) notePushed(m *message) {
+	if l := t.link(m.informant); l != nil {
+		l.noteLag(t.port.Now().Sub(m.announcedAt))
+	}
+}
+
+// noteFound: a message is missing no more.
+func (t *Topic) noteFound(m *message) {
+	if l := t.link(m.informant); l != nil && !m.announcedAt.Before(l.since) {
+		l.first--
+	}
+}
+
+// giveUp: a message is missing no more, though it didn't come.
+func (t *Topic) giveUp(m *message) {
+	t.noteFound(m)
+	delete(t.cache.open, m.id)
+}
+
+// askMissing asks for what is due, one announcer at a time; beside what it asks for anyway, a little
+// early.
 func (t *Topic) askMissing() {
 	now := t.port.Now()
-	asked, next := map[peer.ID][][]byte{}, time.Time{}
-	for id, missing := range t.missing.known {
-		from := t.nextAnnouncer(missing)
-		if !missing.due.After(now.Add(piggyback)) {
-			switch {
-			case now.Sub(missing.at) > lostAfter && (from == "" || slices.Contains(missing.asked, from)):
-				t.missing.remove(id)
-				continue
-			case from == "":
-				missing.due = now.Add(graftTimeout)
-			default:
-				t.suspectSilent(missing)
-				missing.due = now.Add(t.patience(from) * missing.backOff(from))
-				missing.asked = append(missing.asked, from)
-				asked[from] = append(asked[from], []byte(id))
-			}
+	due := slices.SortedFunc(maps.Values(t.cache.open), func(a, b *message) int {
+		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id))
+	})
+	asked := map[peer.ID][][]byte{}
+	for _, m := range due {
+		if m.due.After(now.Add(piggyback)) {
+			break
 		}
-		if next.IsZero() || missing.due.Before(next) {
-			next = missing.due
+		from := t.nextAnnouncer(m)
+		if m.due.After(now) && (from == nil || asked[from.id] == nil) {
+			continue
+		}
+		if t.asks(m, from) {
+			asked[from.id] = append(asked[from.id], []byte(m.id))
 		}
 	}
-	for from, ids := range asked {
-		for part := range slices.Chunk(ids, maxIDs) {
-			t.port.Send(from, controlGraft(&pb.Graft{Ids: part}))
+	for _, l := range t.links {
+		for part := range slices.Chunk(asked[l.id], maxIDs) {
+			t.port.Send(l.id, controlGraft(&pb.Graft{Ids: part}))
+		}
+	}
+	if len(asked) > 0 { // those that should have pushed, and those that were asked
+		for _, id := range append(t.parents(), slices.Sorted(maps.Keys(asked))...) {
+			t.doubt(id, 1)
+		}
+	}
+	next := time.Time{}
+	for _, m := range t.cache.open {
+		if next.IsZero() || m.due.Before(next) {
+			next = m.due
 		}
 	}
 	if !next.IsZero() {
-		t.missing.wake(t, next)
+		t.missing.timer.set(next)
 	}
 }
 
-// nextAnnouncer is the one that was asked least often, the earliest of them.
-func (t *Topic) nextAnnouncer(missing *announced) peer.ID {
-	best, least := peer.ID(""), 0
-	for _, by := range missing.by {
-		if t.link(by.id) == nil {
+// asks is whether a neighbour is to get a GRAFT for a message now.
+func (t *Topic) asks(m *message, from *link) bool {
+	now := t.port.Now()
+	age := now.Sub(m.announcedAt)
+	switch {
+	case age <= lostAfter && from == nil:
+		m.due = now.Add(lateAnswer)
+		return false
+	case age > lostAfter && (from == nil || m.timesAsked(from.id) > 1):
+		t.port.Refused("", "message-lost")
+		t.giveUp(m)
+		return false
+	}
+	m.due = now.Add(t.patience(from) * time.Duration(min(1<<m.timesAsked(from.id), mostBackOff)))
+	m.asked = append(m.asked, from.id)
+	if _, owes := from.promises.asked[m.id]; !owes && len(from.promises.asked) < maxPromises {
+		from.promises.asked[m.id] = now
+	}
+	return true
+}
+
+// nextAnnouncer is the one that was asked least often, of those one that isn't late, and the earliest.
+func (t *Topic) nextAnnouncer(m *message) *link {
+	best, least := (*link)(nil), 0
+	for _, id := range m.holders {
+		l := t.link(id)
+		if l == nil {
 			continue
 		}
-		times := 0
-		for _, id := range missing.asked {
-			if id == by.id {
-				times++
-			}
+		rank := 2 * m.timesAsked(id)
+		if rank == 0 && l.isLate(t.port.Now(), t.patience(l)) {
+			rank = 1
 		}
-		if best == "" || times < least {
-			best, least = by.id, times
+		if best == nil || rank < least {
+			best, least = l, rank
 		}
 	}
 	return best
 }
 
-// backOff is what the time to answer is multiplied by: twice as much for each time that a neighbour was
-// asked for this message before, so that GRAFTs don't add to the load that delays their answers.
-func (a *announced) backOff(id peer.ID) time.Duration {
-	factor := time.Duration(1)
-	for _, other := range a.asked {
-		if other == id && factor < mostBackOff {
-			factor *= 2
-		}
-	}
-	return factor
-}
-
 // patience is how long a neighbour has to answer a GRAFT.
-func (t *Topic) patience(id peer.ID) time.Duration {
-	if l := t.link(id); l != nil && l.rtt > 0 {
-		return min(graftTimeout, 2*l.rtt+answerTime)
+func (t *Topic) patience(l *link) time.Duration {
+	if l.rtt == nil {
+		return lateAnswer
 	}
-	return graftTimeout
+	return min(lateAnswer, 2*l.rtt.mean+answerTime)
 }
 
-// suspectSilent: those that should have pushed a message, and those that were asked for it, may be
-// gone.
-func (t *Topic) suspectSilent(missing *announced) {
-	for _, l := range t.links {
-		if l.parent || t.isTreeParent(l.id) || slices.Contains(missing.asked, l.id) {
-			t.suspect(l.id)
+// parents are the neighbours that push to us, in whichever tree; in the shared one those that did last.
+func (t *Topic) parents() []peer.ID {
+	found := []peer.ID{}
+	for _, m := range t.cache.kept[max(0, len(t.cache.kept)-8):] {
+		if m.along == "" && t.link(m.sender) != nil {
+			found = with(found, m.sender)
 		}
 	}
+	for _, tr := range t.trees.order {
+		if tr.parent != "" && t.fresh(tr) {
+			found = with(found, tr.parent)
+		}
+	}
+	return found
 }
 
-// gone: what was asked of a neighbour is asked of the next one at once.
+// gone: what was asked of a neighbour last is asked of the next one at once.
 func (m *missingList) gone(t *Topic, id peer.ID) {
-	for _, missing := range m.known {
+	for _, missing := range t.cache.open {
 		if len(missing.asked) > 0 && missing.asked[len(missing.asked)-1] == id {
 			missing.due = t.port.Now()
-			m.wake(t, missing.due)
+			m.timer.setEarliest(missing.due)
 		}
 	}
 }
 
-func (t *Topic) onGraft(l *link, message *pb.Graft) {
-	if len(message.Ids)+len(message.Sources)+len(message.Standby) == 0 {
+func (t *Topic) onGraft(l *link, graft *pb.Graft) {
+	if len(graft.Ids)+len(graft.Sources)+len(graft.Standby) == 0 {
 		l.eager = true
 	}
-	for _, id := range message.Ids[:min(len(message.Ids), maxIDs)] {
-		s := t.cache.known[string(id)]
-		if t.pieces.Offer(string(id), l.id) || s == nil || s.message == nil {
+	for _, id := range graft.Ids[:min(len(graft.Ids), maxIDs)] {
+		m := t.cache.known[string(id)]
+		if t.pieces.Offer(string(id), l.id) || m == nil || m.payload == nil {
 			continue
 		}
-		if s.along == "" {
+		if m.along == "" {
 			l.eager = true
 		}
-		if s.served[l.id] < maxServed && t.push(l.id, s) {
-			s.served[l.id]++
+		if m.served[l.id] < maxServed && t.port.Push(l.id, m.payload, header(m)) {
+			m.served[l.id]++
 		}
 	}
-	t.graftTrees(l, message)
+	t.graftTrees(l, graft)
 }

@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,42 +21,82 @@ func announcement(prefix string, count int) *pb.IHave {
 }
 
 func TestNoPeerFillsTheListOfMissingMessages(t *testing.T) {
-	_, topic := alone(t, 6)
+	n, topic := alone(t, 2)
+	liar, other := topic.links[0], topic.links[1]
 	for i := range maxMissing / maxIDs {
-		for liar := range 4 {
-			topic.onIHave(topic.links[liar], announcement(fmt.Sprint(liar, i), maxIDs))
-		}
+		topic.onIHave(liar, announcement(fmt.Sprint(i), maxIDs))
 	}
-	if len(topic.missing.known) != maxMissing || topic.missing.held[topic.links[0].id] != missingShare {
-		t.Errorf("%d, %d of them one peer's", len(topic.missing.known), topic.missing.held[topic.links[0].id])
+	topic.onIHave(other, announcement("true", 10))
+	if liar.first != maxEach || other.first != 10 || len(topic.cache.open) != maxEach+10 {
+		t.Errorf("%d, %d of %d", liar.first, other.first, len(topic.cache.open))
 	}
-	topic.onIHave(topic.links[5], announcement("true", 10))
-	if topic.missing.held[topic.links[5].id] != 10 || len(topic.missing.known) != maxMissing {
-		t.Error("the others have no room")
-	}
-	topic.missing.remove("true 3")
-	if topic.missing.held[topic.links[5].id] != 9 {
+	topic.giveUp(topic.cache.open["true 3"])
+	if other.first != 9 {
 		t.Error("what came is still counted")
+	}
+	for range 30 {
+		n.run(time.Second)
+		liar.heardAt, other.heardAt = n.now, n.now
+	}
+	if liar.first != 0 || other.first != 0 || len(topic.cache.open) != 0 {
+		t.Errorf("%d are missing", len(topic.cache.open))
 	}
 }
 
-func TestEachAnnouncerIsAskedBeforeAMessageIsLost(t *testing.T) {
-	n, topic := alone(t, maxAnnouncers)
+func TestEachAnnouncerIsAskedTwiceBeforeAMessageIsLost(t *testing.T) {
+	n, topic := alone(t, activeBound)
 	for _, l := range topic.links {
 		topic.onIHave(l, announcement("never", 1))
 	}
-	missing := topic.missing.known["never 0"]
-	for range 16 {
-		n.run(graftTimeout)
+	missing := topic.cache.open["never 0"]
+	for range 60 {
+		n.run(lateAnswer)
 		for _, l := range topic.links {
 			l.heardAt = n.now // they send other things
 		}
 	}
-	asked := map[string]bool{}
-	for _, id := range missing.asked {
-		asked[string(id)] = true
+	for _, l := range topic.links {
+		if missing.timesAsked(l.id) < 2 {
+			t.Errorf("%s was asked %d times", l.id, missing.timesAsked(l.id))
+		}
 	}
-	if len(asked) != maxAnnouncers || len(topic.missing.known) != 0 {
-		t.Errorf("%d were asked, %d are missing", len(asked), len(topic.missing.known))
+	if len(topic.cache.open) != 0 || n.refused["message-lost"] != 1 {
+		t.Errorf("%d are missing", len(topic.cache.open))
+	}
+}
+
+func TestALagIsLearnedForEachNeighbour(t *testing.T) {
+	n, topic := alone(t, 2)
+	early, slow := topic.links[0], topic.links[1]
+	for i := range 40 {
+		for _, l := range topic.links {
+			id := fmt.Sprint(l.id, i)
+			topic.onIHave(l, announcement(id, 1))
+			m := topic.cache.take(id + " 0")
+			if l == slow {
+				n.now = n.now.Add(200 * time.Millisecond)
+			}
+			topic.noteFirstCopy(m)
+		}
+	}
+	if early.lag > 5*time.Millisecond || slow.lag < 190*time.Millisecond {
+		t.Errorf("%s, %s", early.lag, slow.lag)
+	}
+}
+
+func TestWhatOwesAnAnswerIsAskedAfterOthers(t *testing.T) {
+	n, topic := alone(t, 2)
+	late, other := topic.links[0], topic.links[1]
+	topic.onIHave(late, announcement("first", 1))
+	n.run(2 * lateAnswer)
+	topic.onIHave(late, announcement("second", 1))
+	topic.onIHave(other, announcement("second", 1))
+	if topic.nextAnnouncer(topic.cache.open["second 0"]) != other {
+		t.Error("the one that owes an answer is asked again")
+	}
+	late.keep("first 0", n.now)
+	late.keep("first 0", n.now)
+	if late.doubted = false; topic.nextAnnouncer(topic.cache.open["second 0"]) != late {
+		t.Error("the earliest is asked")
 	}
 }

@@ -24,7 +24,9 @@ type network struct {
 	queue   queue
 	order   int
 	nodes   []*simNode
-	loss    float64 // share of messages that are lost
+	byID    map[peer.ID]*simNode
+	far     map[[2]peer.ID]time.Duration // latencies
+	loss    float64                      // share of messages that are lost
 	cut     func(a, b *simNode) bool
 	sent    map[string]int
 	pushes  int
@@ -57,6 +59,7 @@ func newNetwork(t *testing.T, count int) *network {
 	n := &network{
 		t: t, now: time.Unix(1_700_000_000, 0), rng: rand.New(rand.NewPCG(1, 2)), sent: map[string]int{},
 		groups: map[peer.ID]string{}, refused: map[string]int{},
+		byID: map[peer.ID]*simNode{}, far: map[[2]peer.ID]time.Duration{},
 		altered: func(_ *simNode, control *pb.Control) *pb.Control { return control },
 		cut:     func(a, b *simNode) bool { return false },
 	}
@@ -74,6 +77,7 @@ func (n *network) start(i int) *simNode {
 	}
 	id, _ := peer.IDFromPrivateKey(key)
 	node := &simNode{n: n, id: id, key: key, up: map[peer.ID]bool{}, got: map[string]int{}}
+	n.byID[id] = node
 	node.topic = NewTopic(node, id, "t", payload.StrictSign, uint64(i))
 	if len(n.nodes) > 0 {
 		first := n.nodes[0]
@@ -98,14 +102,7 @@ func (n *network) run(d time.Duration) {
 	n.now = end
 }
 
-func (n *network) node(id peer.ID) *simNode {
-	for _, node := range n.nodes {
-		if node.id == id {
-			return node
-		}
-	}
-	return nil
-}
+func (n *network) node(id peer.ID) *simNode { return n.byID[id] }
 
 // kill ends a node; its connections close.
 func (n *network) kill(node *simNode) {
@@ -164,7 +161,7 @@ func (s *simNode) After(d time.Duration, f func()) func() {
 func (s *simNode) Connected(id peer.ID) bool { return s.up[id] }
 func (s *simNode) Dial(id peer.ID, f func(bool)) {
 	other := s.n.node(id)
-	s.After(s.latency(other), func() {
+	s.After(3*s.latency(other), func() {
 		up := other != nil && !other.dead && !s.n.cut(s, other)
 		if up {
 			s.up[id], other.up[s.id] = true, true
@@ -172,6 +169,7 @@ func (s *simNode) Dial(id peer.ID, f func(bool)) {
 		f(up)
 	})
 }
+func (s *simNode) Release(peer.ID)                        {}
 func (s *simNode) DialForOthers(id peer.ID, f func(bool)) { s.Dial(id, f) }
 func (s *simNode) Group(id peer.ID) string                { return s.n.groups[id] }
 func (s *simNode) Ping(id peer.ID, f func(time.Duration)) {
@@ -190,9 +188,12 @@ func (s *simNode) latency(other *simNode) time.Duration {
 	if other == nil {
 		return time.Second
 	}
-	a, b := min(s.id, other.id), max(s.id, other.id)
-	digest := sha256.Sum256([]byte(a + b))
-	return 10*time.Millisecond + time.Duration(digest[0])*200*time.Microsecond
+	pair := [2]peer.ID{min(s.id, other.id), max(s.id, other.id)}
+	if s.n.far[pair] == 0 {
+		digest := sha256.Sum256([]byte(pair[0] + pair[1]))
+		s.n.far[pair] = 10*time.Millisecond + time.Duration(digest[0])*200*time.Microsecond
+	}
+	return s.n.far[pair]
 }
 
 func (s *simNode) send(id peer.ID, f func(*simNode)) {

@@ -1,21 +1,21 @@
 package core
 
 import (
+	"cmp"
 	"slices"
-	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// passiveView is an entry each of the peers believed to be in the overlay.
+// passiveView is an entry each of the peers believed to be in the overlay. Ids are cheap to make up, so an
+// entry is labelled with its own group and with that of the peer that named it, and in a full view what
+// has a label that fills its share replaces its like.
 type passiveView []passivePeer
 
 type passivePeer struct {
 	id       peer.ID
-	group    string // "" where nothing is known
-	source   string // the group of the peer that named it, or that peer; "" if it is known otherwise
-	measured time.Duration
-	badPings int
+	labels   []string
+	measured *roundTrip
 }
 
 func (v passiveView) find(id peer.ID) *passivePeer {
@@ -27,11 +27,11 @@ func (v passiveView) find(id peer.ID) *passivePeer {
 	return nil
 }
 
-func (v passiveView) rtt(id peer.ID) time.Duration {
+func (v passiveView) rtt(id peer.ID) *roundTrip {
 	if found := v.find(id); found != nil {
 		return found.measured
 	}
-	return 0
+	return nil
 }
 
 func (v passiveView) ids(but ...peer.ID) []peer.ID {
@@ -50,32 +50,32 @@ func (v *passiveView) remove(id peer.ID) bool {
 	return len(*v) < before
 }
 
-// add remembers a peer that a source named; "" if it is known otherwise. A full view gives up another
-// one for it, if the shares allow that.
-func (v *passiveView) add(t *Topic, id, source peer.ID, rtt time.Duration) {
+// add remembers a peer that a source named; "" if it is known otherwise.
+func (v *passiveView) add(t *Topic, id, source peer.ID, rtt *roundTrip) {
 	v.exchange(t, []peer.ID{id}, source, nil)
-	if entry := v.find(id); entry != nil && entry.measured == 0 {
+	if entry := v.find(id); entry != nil && entry.measured == nil {
 		entry.measured = rtt
 	}
 }
 
-// exchange takes peers in. A full view gives up those in `spare` for them first, then others.
-func (v *passiveView) exchange(t *Topic, incoming []peer.ID, source peer.ID, spare []peer.ID) {
-	spare = slices.DeleteFunc(slices.Clone(spare), func(id peer.ID) bool { return v.find(id) == nil })
-	label := string(source)
+// exchange takes peers in, in place of those given away first where it is full.
+func (v *passiveView) exchange(t *Topic, incoming []peer.ID, source peer.ID, given []peer.ID) {
+	spare := slices.DeleteFunc(slices.Clone(given), func(id peer.ID) bool { return v.find(id) == nil })
+	named := []string{}
 	if source != "" {
-		if group := t.port.Group(source); group != "" {
-			label = group
-		}
+		named = append(named, cmp.Or(t.port.Group(source), string(source)))
 	}
 	for _, id := range incoming {
 		if id == t.me || t.link(id) != nil || v.find(id) != nil {
 			continue
 		}
-		entry := passivePeer{id: id, group: t.port.Group(id), source: label}
+		labels := slices.Clone(named)
+		if group := t.port.Group(id); group != "" && !slices.Contains(named, group) {
+			labels = append(labels, group)
+		}
 		if len(*v) >= passiveSize {
-			victims := v.victims(entry, incoming)
-			if !v.shareFull(entry) && len(spare) > 0 {
+			victims, full := v.victims(labels, incoming)
+			if !full && len(spare) > 0 {
 				victims, spare = spare[:1], spare[1:]
 			}
 			if len(victims) == 0 {
@@ -83,54 +83,40 @@ func (v *passiveView) exchange(t *Topic, incoming []peer.ID, source peer.ID, spa
 			}
 			v.remove(t.sample(victims, 1)[0])
 		}
-		*v = append(*v, entry)
+		*v = append(*v, passivePeer{id: id, labels: labels})
 	}
 }
 
-func (v passiveView) fromSource(label string) int {
-	return v.counted(func(entry passivePeer) bool { return label != "" && entry.source == label })
-}
-
-func (v passiveView) inGroup(group string) int {
-	return v.counted(func(entry passivePeer) bool { return group != "" && entry.group == group })
-}
-
-func (v passiveView) counted(is func(passivePeer) bool) int {
-	found := 0
+// victims are the entries one of which a new one may replace: those with the same of its labels that fill
+// their shares, if any do; else those with a label beyond its share; else any. Never those `kept`.
+func (v passiveView) victims(labels []string, kept []peer.ID) (found []peer.ID, full bool) {
+	counts := map[string]int{}
 	for _, entry := range v {
-		if is(entry) {
-			found++
+		for _, label := range entry.labels {
+			counts[label]++
 		}
 	}
-	return found
-}
-
-func (v passiveView) shareFull(entry passivePeer) bool {
-	return v.fromSource(entry.source) >= passiveShare || v.inGroup(entry.group) >= passiveShare
-}
-
-// victims are the entries one of which a new one may replace: those of the same source, or group,
-// where that has its share; else those beyond a share; else any. Never those `kept`.
-func (v passiveView) victims(added passivePeer, kept []peer.ID) []peer.ID {
-	source, group := v.fromSource(added.source) >= passiveShare, v.inGroup(added.group) >= passiveShare
+	filled := slices.DeleteFunc(slices.Clone(labels), func(label string) bool {
+		return counts[label] < passiveShare
+	})
 	same, beyond, all := []peer.ID{}, []peer.ID{}, []peer.ID{}
 	for _, entry := range v {
 		if slices.Contains(kept, entry.id) {
 			continue
 		}
 		all = append(all, entry.id)
-		if (!source || entry.source == added.source) && (!group || entry.group == added.group) {
+		if !slices.ContainsFunc(filled, func(label string) bool { return !slices.Contains(entry.labels, label) }) {
 			same = append(same, entry.id)
 		}
-		if v.fromSource(entry.source) > passiveShare || v.inGroup(entry.group) > passiveShare {
+		if slices.ContainsFunc(entry.labels, func(label string) bool { return counts[label] > passiveShare }) {
 			beyond = append(beyond, entry.id)
 		}
 	}
 	switch {
-	case source || group:
-		return same
+	case len(filled) > 0:
+		return same, true
 	case len(beyond) > 0:
-		return beyond
+		return beyond, false
 	}
-	return all
+	return all, false
 }

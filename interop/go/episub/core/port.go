@@ -22,6 +22,8 @@ type Port interface {
 	Dial(id peer.ID, f func(up bool))
 	// DialForOthers is Dial where only another node's message asks for it.
 	DialForOthers(id peer.ID, f func(up bool))
+	// Release: this topic has no use for the connection to a peer at the moment.
+	Release(id peer.ID)
 	// Group is what the peers of one owner probably have in common; "" where nothing is known.
 	Group(id peer.ID) string
 	// Ping measures a round trip and calls f once; 0 if there was no answer.
@@ -50,8 +52,8 @@ type Port interface {
 	Linked(ids []peer.ID)
 }
 
-func controlGetNodes() *pb.Control {
-	return &pb.Control{Message: &pb.Control_GetNodes{GetNodes: &pb.GetNodes{}}}
+func controlGetNodes(count int) *pb.Control {
+	return &pb.Control{Message: &pb.Control_GetNodes{GetNodes: &pb.GetNodes{Count: unlessZero(count)}}}
 }
 
 func controlNodes(message *pb.Nodes) *pb.Control {

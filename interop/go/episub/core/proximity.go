@@ -9,116 +9,186 @@ import (
 	"episub-interop/internal/pb"
 )
 
-// optimizing replaces far neighbours by near passive peers.
-type optimizing struct {
-	candidate peer.ID // that was asked in this period
-	victim    peer.ID // that it is to replace
-}
-
-// measured smooths round trips as TCP does, with a gain of an eighth.
-func measured(before, sample time.Duration) time.Duration {
-	if before == 0 {
-		return sample
-	}
-	return before + (sample-before)/8
-}
+// Proximity: far neighbours are replaced by near passive peers, which are asked whether they are there, in
+// the topic, and how far away.
 
 // farther is the farthest neighbour that a peer so near may replace.
 func (t *Topic) farther(rtt time.Duration) *link {
 	if rtt <= 0 {
 		return nil
 	}
+	kept, most := t.kept(), rttAdvantage*rtt
 	var found *link
-	spare := t.count(pb.Neighbor_RANDOM) > randomLinks
 	for _, l := range t.links {
-		can := l.random >= randomLinks
-		if l.kind == pb.Neighbor_RANDOM {
-			can = l.random > randomLinks
+		least, distance := uint32(randomLinks), l.distance()
+		if l.kind == random {
+			least++
 		}
-		can = (can && l.links >= activeSize) || t.hadTime(l)
-		far := l.rtt > rttAdvantage*rtt && l.rtt-rtt >= rttMinGain
-		can = can && (spare || l.kind == pb.Neighbor_NEAR) && !slices.Contains(t.proved(), l)
-		if can && far && (found == nil || l.rtt > found.rtt) {
-			found = l
+		if distance > most && distance-rtt >= rttMinGain && l.random >= least &&
+			l.links >= activeSize && !contains(kept, l.id) {
+			found, most = l, distance
 		}
 	}
 	return found
 }
 
-// optimize pings some neighbours, and asks the nearest passive peer to replace a far one.
-func (t *Topic) optimize() {
-	t.nearer = optimizing{}
+// probeRound pings some neighbours, asks the nearest passive peer to replace a far one, and others
+// whether they are there.
+func (t *Topic) probeRound() {
+	if t.foundNew {
+		t.probes.start()
+	} else {
+		t.probes.next()
+	}
+	t.foundNew = false
+	for id, answered := range t.probed {
+		if !answered {
+			t.passive.remove(id)
+		}
+	}
+	clear(t.probed)
+	t.measureSome()
+	t.askNearer()
+	if t.allNear() {
+		return
+	}
+	for _, id := range t.toProbe() {
+		t.dial(id, func(up bool) {
+			if _, asked := t.probed[id]; up && !asked {
+				t.probed[id] = false
+				t.port.Send(id, controlGetTopics())
+			}
+		})
+	}
+}
+
+// allNear is whether all measured neighbours are so near, as on a LAN, that no peer could be nearer by what
+// counts.
+func (t *Topic) allNear() bool {
+	measured := false
+	for _, l := range t.links {
+		if l.rtt != nil && l.rtt.least > rttAdvantage*rttMinGain {
+			return false
+		}
+		measured = measured || l.rtt != nil
+	}
+	return measured
+}
+
+func (t *Topic) measureSome() {
 	unmeasured := []peer.ID{}
 	for _, l := range t.links {
-		if l.rtt == 0 {
+		if l.rtt == nil {
 			unmeasured = append(unmeasured, l.id)
 		}
 	}
-	chosen := t.sample(unmeasured, 3)
+	chosen := t.sample(unmeasured, measuredFirst)
 	if len(chosen) == 0 {
 		chosen = t.sample(t.neighbors(), 1)
 	}
 	for _, id := range chosen {
 		t.measure(id)
 	}
-	nearest := passivePeer{}
-	for _, entry := range t.passive {
-		if entry.measured > 0 && (nearest.id == "" || entry.measured < nearest.measured) {
-			nearest = entry
-		}
-	}
-	victim := t.farther(nearest.measured)
-	if victim == nil || len(t.links) < activeSize {
-		return
-	}
-	t.nearer = optimizing{candidate: nearest.id, victim: victim.id}
-	t.port.Dial(nearest.id, func(up bool) {
-		if up && !t.left && t.nearer.candidate == nearest.id {
-			t.askForLink(nearest.id, pb.Neighbor_NEAR)
-		}
-	})
 }
 
-// measure pings a peer and keeps its round trip.
+func (t *Topic) askNearer() {
+	measured := slices.DeleteFunc(slices.Clone(t.passive), func(entry passivePeer) bool {
+		return entry.measured == nil
+	})
+	slices.SortStableFunc(measured, func(a, b passivePeer) int {
+		return int(a.measured.mean - b.measured.mean)
+	})
+	for _, entry := range measured {
+		if !t.isFull() || t.farther(entry.measured.mean) == nil {
+			return
+		}
+		if !t.hasRefused(entry.id) {
+			t.request(entry.id, near)
+			return
+		}
+	}
+}
+
+// replaceFarther: a peer that was asked has accepted; a farther neighbour goes, if there are too many.
+func (t *Topic) replaceFarther(l *link) {
+	if l.rtt == nil || !t.isTooLarge() {
+		return
+	}
+	if farther := t.farther(l.rtt.mean); farther != nil {
+		t.evict(farther.id)
+		t.probes.hasten()
+	}
+}
+
+// toProbe are neighbours of near neighbours, which are likely near, then peers never measured, then any.
+// A near neighbour whose list isn't known is asked for it.
+func (t *Topic) toProbe() []peer.ID {
+	namedBy, named, unlisted := map[peer.ID]peer.ID{}, []peer.ID{}, []*link{}
+	for _, l := range t.links {
+		if l.kind != near {
+			continue
+		}
+		if len(l.peers) == 0 {
+			unlisted = append(unlisted, l)
+		}
+		for _, id := range l.peers {
+			if t.link(id) == nil && t.passive.rtt(id) == nil {
+				namedBy[id] = l.id
+				named = with(named, id)
+			}
+		}
+	}
+	if len(unlisted) > 0 {
+		t.query(unlisted[0], false)
+	}
+	chosen := t.sample(named, (probePeers+1)/2)
+	for _, id := range chosen {
+		t.passive.add(t, id, namedBy[id], nil)
+	}
+	others := t.passive.ids(chosen...)
+	unmeasured := slices.DeleteFunc(slices.Clone(others), func(id peer.ID) bool {
+		return t.passive.rtt(id) != nil
+	})
+	if len(unmeasured) == 0 {
+		unmeasured = others
+	}
+	return append(chosen, t.sample(unmeasured, probePeers-len(chosen))...)
+}
+
+func (t *Topic) onTopics(from peer.ID, message *pb.Topics) {
+	if !slices.Contains(message.Topics, t.name) {
+		t.passive.remove(from)
+		t.release(from)
+	} else if _, asked := t.probed[from]; asked {
+		t.probed[from] = true
+		t.measure(from)
+	}
+}
+
+// measure pings a peer and keeps its round trip; 0 is none.
 func (t *Topic) measure(id peer.ID) {
 	t.port.Ping(id, func(rtt time.Duration) {
-		if l := t.link(id); l != nil {
-			if rtt > 0 {
-				l.rtt, l.badPings = measured(l.rtt, rtt), 0
-			} else if l.badPings++; l.badPings >= 3 {
-				l.rtt = time.Hour
-			}
-		} else if entry := t.passive.find(id); entry != nil {
-			if rtt > 0 {
-				entry.measured, entry.badPings = measured(entry.measured, rtt), 0
-			} else if entry.badPings++; entry.badPings >= 3 {
-				t.passive.remove(id)
-			}
+		if t.left {
+			return
 		}
+		entry := t.passive.find(id)
+		if t.probed[id] {
+			t.foundNew = t.foundNew || (rtt > 0 && (entry == nil || entry.measured == nil))
+			delete(t.probed, id)
+			t.release(id)
+		}
+		switch l := t.link(id); {
+		case l != nil && rtt > 0:
+			l.rtt, l.badPings = updated(l.rtt, rtt), 0
+		case l != nil:
+			if l.badPings++; l.badPings >= maxBadPings {
+				l.rtt = nil
+			}
+		case entry != nil && rtt > 0:
+			entry.measured = updated(entry.measured, rtt)
+		case entry != nil:
+			entry.measured = nil
+		}
+		t.onRequestMeasured(id, rtt)
 	})
-}
-
-// linked: if it is the one that was asked, it takes the place of the far neighbour.
-func (o *optimizing) linked(t *Topic, id peer.ID) {
-	if o.candidate != id {
-		return
-	}
-	victim := t.link(o.victim)
-	t.nearer = optimizing{}
-	if victim == nil || len(t.links) <= activeSize || slices.Contains(t.proved(), victim) {
-		return
-	}
-	if victim.kind == pb.Neighbor_NEAR || t.count(pb.Neighbor_RANDOM) > randomLinks {
-		t.dropLink(victim.id, true, true)
-		t.probe.found = true
-	}
-}
-
-func (o *optimizing) refused(t *Topic, id peer.ID) {
-	if o.candidate == id {
-		if entry := t.passive.find(id); entry != nil {
-			entry.measured = 0
-		}
-		t.nearer = optimizing{}
-	}
 }

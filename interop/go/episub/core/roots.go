@@ -9,26 +9,17 @@ import (
 	"episub-interop/internal/pb"
 )
 
-const (
-	chooseAfter   = 10 * time.Millisecond
-	nearParent    = 5 * time.Millisecond
-	muchNearer    = 4
-	retryRoot     = time.Second
-	renewRoot     = 20 * time.Second // after so many messages
-	renewMessages = 3
-	refreshRoot   = treeIdle * 8 / 10
-	leastRoot     = 5 * time.Second // between ROOTs, however many nodes ask
-	mostCost      = 60_000_000      // microseconds
-	unknownDelay  = 50_000
-)
+// ROOT: a source floods it with its first message and rarely after that; nodes choose the neighbour that
+// brought it first.
 
-// chooseTree is our own tree, by the name source, if our next message may go along it, or else "".
-func (t *Topic) chooseTree(source string) string {
+// chooseTree is the tree of our next message: our own, by the name source, once that stands, till then
+// that of the nearest source, or "", the shared one. ROOT goes out first where one is due.
+func (t *Topic) chooseTree(source string, named bool) string {
 	tr := t.trees.known[source]
 	switch {
 	case tr == nil || !tr.own || !t.fresh(tr):
 		if t.roomForTree() {
-			t.sendRoot(t.useTree(source))
+			t.sendRoot(t.trees.use(source))
 		}
 	case t.stands(tr) && len(tr.children) > 0:
 		age := t.port.Now().Sub(tr.rootAt)
@@ -39,23 +30,34 @@ func (t *Topic) chooseTree(source string) string {
 	case t.port.Now().Sub(tr.rootAt) >= retryRoot:
 		t.sendRoot(tr)
 	}
-	return ""
+	if !named { // it would seem to come from the root of any tree that it goes along
+		return ""
+	}
+	return t.nearestTree()
 }
 
 func (t *Topic) sendRoot(tr *tree) {
+	t.trees.use(tr.source)
 	if !tr.own {
-		tr.own, tr.parent, tr.hops, tr.cost = true, "", 0, 0
+		tr.own, tr.parent, tr.hops, tr.cost, tr.offers = true, "", 0, 0, nil
 		tr.round = uint64(t.started.Unix()) // not after what others claim to be our round
+		t.settleSoon(tr)
 	}
 	t.noteRoot(tr)
 	tr.round++
 	t.flood([]*pb.TreeRoot{line(tr)}, "")
 }
 
+func (t *Topic) renewRoot(tr *tree) {
+	if tr.carried > 0 {
+		t.sendRoot(tr)
+	}
+}
+
 func (t *Topic) noteRoot(tr *tree) {
 	now := t.port.Now()
-	if !t.stands(tr) {
-		tr.usableAt = now.Add(treeSetup)
+	if tr.rootAt.IsZero() || !t.fresh(tr) {
+		tr.usableAt, tr.proven = now.Add(treeSetup), false
 	}
 	tr.rootAt, tr.carried = now, 0
 }
@@ -76,11 +78,11 @@ func (t *Topic) flood(lines []*pb.TreeRoot, but peer.ID) {
 	}
 }
 
-// offerTrees sends a new neighbour the trees that stand here.
+// offerTrees sends a new neighbour the trees that carry messages: others may be of dead sources.
 func (t *Topic) offerTrees(l *link) {
 	lines := []*pb.TreeRoot{}
-	for _, tr := range t.trees.known {
-		if t.fresh(tr) && (tr.own || (tr.parent != "" && (tr.carried > 0 || tr.renewed))) && len(lines) < maxIDs {
+	for _, tr := range t.trees.order {
+		if t.fresh(tr) && (tr.own || (tr.parent != "" && tr.proven)) && len(lines) < maxIDs {
 			lines = append(lines, line(tr))
 		}
 	}
@@ -109,71 +111,40 @@ func (t *Topic) onRoot(l *link, message *pb.Root) {
 
 // onTreeRoot notes one line; true if its round is new.
 func (t *Topic) onTreeRoot(l *link, entry *pb.TreeRoot) bool {
-	now := t.port.Now()
+	now, round := t.port.Now(), entry.GetRound()
 	tr := t.trees.known[string(entry.Source)]
-	if string(entry.Source) == t.trees.source || (tr != nil && tr.own) {
+	if tr != nil && (tr.own || now.Before(tr.serviceOf(l.id).excludedUntil)) {
 		return false
 	}
-	o := offer{from: l.id, at: now, hops: entry.GetHops(), cost: min(entry.GetCost(), mostCost)}
-	round := entry.GetRound()
-	if tr != nil && (round == tr.round || (t.fresh(tr) && round < tr.round)) {
+	o := offer{from: l.id, at: now, cost: min(entry.GetCost(), mostCost)}
+	if tr != nil && !tr.rootAt.IsZero() {
 		if t.fresh(tr) && round == tr.round && tr.offerOf(l.id) == nil {
 			tr.offers = append(tr.offers, o)
-			t.considerNewLink(tr, l, o)
 		}
-		return false
+		if round == tr.round || (t.fresh(tr) && round < tr.round) {
+			return false // only a source that lost its count starts again
+		}
 	}
-	renewed := tr != nil && t.fresh(tr) && tr.proven
-	tr = t.useTree(string(entry.Source))
+	tr = t.trees.use(string(entry.Source))
 	t.noteRoot(tr)
-	tr.renewed = renewed
-	tr.round, tr.offers = round, []offer{o}
-	t.takeOffer(tr, o)
-	if !tr.choosing {
-		tr.choosing = true
-		t.after(chooseAfter, func() {
-			tr.choosing = false
-			t.chooseParent(tr)
-		})
-	}
+	tr.round, tr.hops, tr.cost, tr.offers = round, entry.GetHops(), o.cost+t.linkDelay(l), []offer{o}
+	tr.choosing.setEarliest(now.Add(chooseAfter))
 	return true
 }
 
-func (t *Topic) takeOffer(tr *tree, o offer) {
-	tr.hops, tr.cost = o.hops, o.cost+t.linkDelay(o.from)
-}
-
-func (t *Topic) linkDelay(id peer.ID) uint32 {
-	if l := t.link(id); l != nil && l.rtt > 0 {
-		return uint32(min(l.rtt.Microseconds()/2, mostCost))
+// linkDelay is the microseconds that a message takes from a neighbour.
+func (t *Topic) linkDelay(l *link) uint32 {
+	if l.rtt == nil {
+		return unknownDelay
 	}
-	return unknownDelay
-}
-
-// considerNewLink: a link that is newer than the last ROOT may be part of a much faster way.
-func (t *Topic) considerNewLink(tr *tree, l *link, o offer) {
-	if !l.since.After(tr.rootAt) {
-		return
-	}
-	for _, child := range tr.children {
-		if child == l.id {
-			return
-		}
-	}
-	if uint64(o.cost)+uint64(t.linkDelay(l.id)) <= uint64(tr.cost)*8/10 {
-		t.takeOffer(tr, o)
-		t.adopt(tr, l.id, true)
-	}
+	return uint32(min(l.rtt.mean.Microseconds()/2, mostCost))
 }
 
 // requestRoot asks the source for another ROOT: no way to it is known to be good.
 func (t *Topic) requestRoot(tr *tree) {
 	to := tr.parent
 	for _, l := range t.links {
-		if to != "" {
-			break
-		}
-		if !contains(tr.children, l.id) {
+		if to == "" && !contains(tr.children, l.id) && tr.serviceOf(l.id).failures == 0 {
 			to = l.id
 		}
 	}
@@ -186,24 +157,48 @@ func (t *Topic) requestRoot(tr *tree) {
 	}}))
 }
 
+// onRootRequest passes a request on towards the source, once a round; the source answers with ROOT.
 func (t *Topic) onRootRequest(from peer.ID, request *pb.RootRequest) {
 	tr := t.trees.known[string(request.Source)]
-	if tr == nil || request.GetRound() < tr.round {
-		return // a newer round is on its way
+	switch {
+	case tr == nil || request.GetRound() < tr.round: // a newer round is on its way
+	case tr.own:
+		at := tr.rootAt.Add(leastRoot)
+		tr.renewing.setEarliest(later(at, t.port.Now()))
+	case tr.requested < tr.round && tr.parent != from:
+		t.requestRoot(tr)
 	}
-	if !tr.own {
-		if tr.requested < tr.round && tr.parent != from {
-			t.requestRoot(tr)
-		}
+}
+
+// chooseParent takes the neighbour that brought ROOT first, or one much nearer; a parent that was hardly
+// later stays.
+func (t *Topic) chooseParent(tr *tree) {
+	if tr.own {
 		return
 	}
-	if !tr.renewing {
-		tr.renewing = true
-		t.after(leastRoot-t.port.Now().Sub(tr.rootAt), func() {
-			tr.renewing = false
-			if tr.carried > 0 {
-				t.sendRoot(tr)
-			}
-		})
+	t.settleSoon(tr)
+	best, first := peer.ID(""), time.Time{}
+	for _, o := range tr.offers {
+		switch {
+		case t.link(o.from) == nil:
+		case best == "":
+			best, first = o.from, o.at
+		case o.at.Sub(first) <= nearParent && tr.feasible(o.from) && t.muchNearer(o.from, best):
+			best = o.from
+		}
 	}
+	if best == "" {
+		return
+	}
+	if tr.feasible(tr.parent) && !t.muchNearer(best, tr.parent) {
+		best = tr.parent
+	}
+	delete(tr.asked, best) // said again: the last GRAFT may be lost, or forgotten with the tree
+	t.setParent(tr, best)
+}
+
+// muchNearer: the link to one neighbour takes a fourth of the time of that to another, or less.
+func (t *Topic) muchNearer(id, than peer.ID) bool {
+	near, far := t.rtt(id), t.rtt(than)
+	return near > 0 && far > 0 && near*muchNearer <= far
 }

@@ -1,9 +1,6 @@
 package core
 
 import (
-	"slices"
-	"time"
-
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
 
@@ -13,44 +10,41 @@ import (
 // shuffling is both sides of shuffles: what we offer, and what we await from others' origins.
 type shuffling struct {
 	offered  []peer.ID // nil while no reply is awaited
-	round    int
-	answered []answered // the oldest first
+	ttl      uint32
+	reply    timer
+	answered table[answered]
 }
 
-// answered is an origin that got our reply, and has yet to send what it offers.
+// answered is what an origin got that has yet to send what it offers.
 type answered struct {
-	origin  peer.ID
 	offered int
 	given   []peer.ID
 }
 
-func (t *Topic) startShuffles() {
-	t.after(time.Duration(t.rng.Float64()*float64(shuffleInterval)), func() {
-		t.offer(shuffleTTL)
-		t.every(func() time.Duration { return t.jittered(shuffleInterval) }, func() { t.offer(shuffleTTL) })
-	})
+func (t *Topic) shuffleRound() {
+	t.shuffles.next()
+	t.shuffle.ttl = shuffleTTL
+	t.offer()
 }
 
-// offer starts a shuffle. Without a reply in time it starts again with half the TTL: at 0 the
-// neighbour itself answers.
-func (t *Topic) offer(ttl uint32) {
+// noReply: the same again with half the TTL; at 0 the neighbour itself answers.
+func (t *Topic) noReply() {
+	t.shuffle.ttl /= 2
+	t.offer()
+}
+
+func (t *Topic) offer() {
 	s := &t.shuffle
 	walker := t.pick()
 	if walker == "" {
 		return
 	}
-	s.round++
-	round := s.round
 	s.offered = append(t.sample(t.neighbors(walker), shuffleActive), t.sample(t.passive.ids(), shufflePassive)...)
 	t.port.Send(walker, controlShuffle(&pb.Shuffle{
-		Peer: t.port.Info(t.me), Ttl: proto.Uint32(ttl), Offered: unlessZero(len(s.offered)),
+		Peer: t.port.Info(t.me), Ttl: proto.Uint32(s.ttl), Offered: unlessZero(len(s.offered)),
 	}))
-	if ttl > 0 {
-		t.after(shuffleTimeout, func() {
-			if s.round == round && s.offered != nil {
-				t.offer(ttl / 2)
-			}
-		})
+	if s.ttl > 0 {
+		s.reply.set(t.port.Now().Add(t.withDialTime(shuffleTimeout)))
 	}
 }
 
@@ -74,15 +68,17 @@ func (t *Topic) onShuffle(from peer.ID, message *pb.Shuffle) {
 			return
 		}
 	}
-	t.port.DialForOthers(origin, func(up bool) {
-		if !up || t.left {
+	t.dialForOthers(origin, func(up bool) {
+		if !up {
 			return
 		}
 		given := t.sample(t.passive.ids(origin), max(offered, len(peers))+1)
 		t.port.Send(origin, controlShuffleReply(&pb.ShuffleReply{Peers: t.infos(given)}))
-		t.exchange(origin, append([]peer.ID{origin}, peers...), given)
-		if offered > 0 {
-			t.awaitOffered(answered{origin, offered, given})
+		t.passive.exchange(t, append([]peer.ID{origin}, peers...), origin, given)
+		if offered == 0 {
+			t.release(origin)
+		} else if oldest := t.shuffle.answered.put(origin, answered{offered, given}); oldest != "" {
+			t.release(oldest)
 		}
 	})
 }
@@ -93,8 +89,9 @@ func (t *Topic) onShuffleReply(from peer.ID, message *pb.ShuffleReply) {
 		return
 	}
 	t.shuffle.offered = nil
+	t.shuffle.reply.cancel()
 	found := t.learn(message.Peers)
-	t.exchange(from, found[:min(len(found), len(offered)+1)], offered)
+	t.passive.exchange(t, found[:min(len(found), len(offered)+1)], from, offered)
 	if len(offered) > 0 {
 		// The walk carried their number alone.
 		t.port.Send(from, controlNodes(&pb.Nodes{Peers: t.infos(offered), Ttl: proto.Uint32(joinTTL)}))
@@ -108,31 +105,10 @@ func unlessZero(count int) *uint32 {
 	return proto.Uint32(uint32(count))
 }
 
-func (t *Topic) awaitOffered(to answered) {
-	s := &t.shuffle
-	s.forget(to.origin)
-	s.answered = append(s.answered, to)
-	s.answered = s.answered[max(0, len(s.answered)-maxAnswered):]
-}
-
-// forget is called when what an origin offers is no longer awaited.
-func (s *shuffling) forget(origin peer.ID) {
-	s.answered = slices.DeleteFunc(s.answered, func(a answered) bool { return a.origin == origin })
-}
-
-// takeOffered takes in what an origin offers, in place of what it got; false if nothing is awaited from it.
-func (t *Topic) takeOffered(from peer.ID, found []peer.ID) bool {
-	for _, to := range t.shuffle.answered {
-		if to.origin == from {
-			t.shuffle.forget(from)
-			t.exchange(from, found[:min(len(found), to.offered)], to.given)
-			return true
-		}
+// takeOffered takes in what an origin offers, in place of what it got, if that is awaited.
+func (t *Topic) takeOffered(from peer.ID, found []peer.ID) {
+	if to, awaited := t.shuffle.answered.take(from); awaited {
+		t.passive.exchange(t, found[:min(len(found), to.offered)], from, to.given)
+		t.release(from)
 	}
-	return false
-}
-
-// exchange takes peers in, in place of those given away where room is needed.
-func (t *Topic) exchange(source peer.ID, incoming, given []peer.ID) {
-	t.passive.exchange(t, incoming, source, given)
 }

@@ -14,21 +14,16 @@ func TestWhatAnOriginOffersComesWithItsNodes(t *testing.T) {
 	n := newNetwork(t, 20)
 	n.run(30 * time.Second)
 	topic := n.nodes[0].topic
-	topic.shuffle.answered = nil
 	origin := n.nodes[1].id
-	topic.awaitOffered(answered{origin: origin, offered: 2, given: topic.passive.ids()})
+	topic.shuffle.answered.put(origin, answered{offered: 2, given: topic.passive.ids()})
 	found := []peer.ID{"x", "y", "z"}
-	if !topic.takeOffered(origin, found) || topic.takeOffered(origin, found) {
-		t.Error("once")
-	}
+	topic.takeOffered(origin, found)
 	if topic.passive.find("x") == nil || topic.passive.find("y") == nil || topic.passive.find("z") != nil {
 		t.Error("as many as it offers")
 	}
-	for i := range 2 * maxAnswered {
-		topic.awaitOffered(answered{origin: peer.ID(rune('a' + i)), offered: 1})
-	}
-	if len(topic.shuffle.answered) > maxAnswered {
-		t.Errorf("%d are remembered", len(topic.shuffle.answered))
+	topic.takeOffered(origin, found[2:])
+	if topic.passive.find("z") != nil {
+		t.Error("once")
 	}
 }
 
@@ -36,15 +31,14 @@ func TestWhatAJoinAwaitsIsNoOffer(t *testing.T) {
 	n := newNetwork(t, 3)
 	n.run(10 * time.Second)
 	topic, origin := n.nodes[0].topic, n.nodes[1].id
-	topic.shuffle.answered = nil
-	topic.awaitOffered(answered{origin: origin, offered: 1})
-	topic.joining.asked = map[peer.ID]bool{origin: false}
+	topic.shuffle.answered.put(origin, answered{offered: 1})
+	topic.joining.asked.put(origin, n.now)
 	topic.onNodes(origin, &pb.Nodes{})
-	if !topic.joining.asked[origin] || len(topic.shuffle.answered) != 1 {
+	if topic.joining.asked.has(origin) || !topic.shuffle.answered.has(origin) {
 		t.Error("the join's answer was taken for an offer")
 	}
 	topic.Down(origin)
-	if len(topic.shuffle.answered) != 0 {
+	if topic.shuffle.answered.has(origin) {
 		t.Error("an origin that is gone is waited for")
 	}
 }

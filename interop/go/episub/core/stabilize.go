@@ -6,35 +6,52 @@ import (
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
-
-	"episub-interop/internal/pb"
 )
 
-// stabilize lets an active view that joins made too large shrink: it asks the neighbours for their
-// lists, and ends links that neither side needs.
-func (t *Topic) stabilize() {
-	if len(t.links) <= activeSize {
+// stabilizeRound lets an active view that is too large, as joins make it, shrink to A: it ends random
+// links that rings no longer need, asks the neighbours that it could spare for lists, and then ends links
+// that neither side needs.
+func (t *Topic) stabilizeRound() {
+	if !t.listsAsked.IsZero() {
+		t.shrink(t.listsAsked)
+		t.listsAsked = time.Time{}
+		if t.isTooLarge() {
+			t.stabilizing.next()
+		}
 		return
 	}
-	asked := t.port.Now()
-	for _, l := range t.links {
-		t.say(l.id, pb.Neighbor_QUERY, l.kind) // with lists: they show triangles
+	for _, l := range slices.Clone(t.links) {
+		if l.kind == random { // the other ends have found their own, too
+			t.spare(l)
+		}
 	}
-	t.after(listTimeout, func() { t.shrink(asked) })
+	if !t.isTooLarge() {
+		return
+	}
+	t.listsAsked = t.port.Now()
+	kept := t.kept()
+	for _, l := range t.links {
+		if !contains(kept, l.id) {
+			t.query(l, false)
+		}
+	}
+	t.stabilizing.set(t.port.Now().Add(listTimeout))
 }
 
+// shrink ends links first to peers that have more than C_rand random ones, then sides of triangles; to
+// those with the most links first, and of these the farthest.
 func (t *Topic) shrink(asked time.Time) {
 	answered := []*link{}
-	for _, l := range t.links {
-		if l.listedAt.After(asked) {
+	for _, id := range t.sample(t.neighbors(), len(t.links)) {
+		if l := t.link(id); !l.listedAt.Before(asked) {
 			answered = append(answered, l)
 		}
 	}
 	slices.SortStableFunc(answered, func(a, b *link) int {
-		return cmp.Or(cmp.Compare(b.links, a.links), cmp.Compare(b.rtt, a.rtt))
+		return cmp.Or(cmp.Compare(b.links, a.links), cmp.Compare(b.distance(), a.distance()))
 	})
 	for _, l := range answered {
-		if l.random > randomLinks || t.hadTime(l) {
+		if l.random > randomLinks {
 			t.spare(l)
 		}
 	}
@@ -45,13 +62,12 @@ func (t *Topic) shrink(asked time.Time) {
 	}
 }
 
-// spare ends a link unless it is needed.
+// spare ends a link, unless this node needs it for its size, its rings or its kinds.
 func (t *Topic) spare(l *link) {
-	needed := randomLinks
-	if l.kind == pb.Neighbor_NEAR {
-		needed = nearLinks
+	if t.link(l.id) == nil || !t.isTooLarge() || contains(t.kept(), l.id) {
+		return
 	}
-	if len(t.links) > activeSize && t.count(l.kind) > needed && !slices.Contains(t.proved(), l) {
-		t.dropLink(l.id, true, true)
+	if l.kind == random || t.count(near) > nearLinks {
+		t.evict(l.id)
 	}
 }

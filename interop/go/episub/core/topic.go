@@ -1,7 +1,6 @@
 package core
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -25,25 +24,31 @@ type Topic struct {
 
 	links     []*link // the active view
 	passive   passiveView
+	dialTime  *roundTrip
 	joining   joining
-	growth    growth
-	nearer    optimizing
-	probe     probe
+	joiners   table[time.Time] // when peers asked for nodes
+	search    search
+	requests  map[peer.ID]*timer       // peers that are dialled or asked for a link
+	refused   table[time.Time]         // when a peer refused a link, ended one or didn't answer
+	measuring map[peer.ID]*pb.Neighbor // requests of others that wait for a round trip
+	probed    map[peer.ID]bool         // passive peers asked in this round; true once they answered
+	foundNew  bool                     // a passive peer was measured for the first time since the last round
 	shuffle   shuffling
-	lost      reconnection
-	requests  openRequests
-	measuring map[peer.ID]*pb.Neighbor // requests that wait for a round trip
-	answered  map[peer.ID]time.Time    // when a peer was sent DISCONNECT as no neighbour
-	leaves    map[peer.ID]uint64       // the last LEAVE of each source
+	answered  table[time.Time] // when a peer was sent DISCONNECT as no neighbour
+	leaves    table[uint64]    // the last LEAVE of each source
 	rates     rates
 
-	cache   cache
-	lazy    lazyQueue
-	missing missingList
-	waits   waits
-	leading leadingSource
-	trees   trees
-	pieces  *pieces.Machine // nil if all messages go whole
+	growing, shuffles, checks, probes, searches, reconnects, stabilizing rounds
+	listsAsked                                                           time.Time // in a round of stabilizing
+
+	firstLink time.Time
+	cache     cache
+	lazy      lazyQueue
+	missing   missingList
+	debtors   table[promises] // former neighbours
+	leading   leadingSource
+	trees     trees
+	pieces    *pieces.Machine // nil if all messages go whole
 }
 
 // NewTopic is a topic that its node has just subscribed to.
@@ -51,52 +56,78 @@ func NewTopic(port Port, me peer.ID, name string, policy payload.Policy, seed ui
 	t := &Topic{
 		port: port, me: me, name: name, policy: policy, started: port.Now(),
 		rng:       rand.New(rand.NewPCG(seed, 0)),
-		answered:  map[peer.ID]time.Time{},
+		joiners:   newTable[time.Time](maxJoiners),
+		requests:  map[peer.ID]*timer{},
+		refused:   newTable[time.Time](maxRefused),
 		measuring: map[peer.ID]*pb.Neighbor{},
-		leaves:    map[peer.ID]uint64{},
+		probed:    map[peer.ID]bool{},
+		answered:  newTable[time.Time](maxContacts),
+		leaves:    newTable[uint64](maxSources),
+		debtors:   newTable[promises](maxContacts),
 		rates:     rates{},
-		requests:  openRequests{},
+		cache:     cache{open: map[string]*message{}, known: map[string]*message{}},
 	}
-	t.growth = growth{asked: map[peer.ID]time.Time{}, refused: map[peer.ID]time.Time{}, stretch: 1}
-	t.probe = probe{asked: map[peer.ID]bool{}, fruitless: probePatience}
-	t.lost = reconnection{tries: map[peer.ID]int{}, rejoined: map[peer.ID]bool{}, failed: map[peer.ID]time.Time{}}
-	t.cache = cache{known: map[string]*stored{}}
-	t.lazy = lazyQueue{holders: map[string][]peer.ID{}, only: map[peer.ID][]string{}}
-	t.missing = missingList{known: map[string]*announced{}, held: map[peer.ID]int{}}
-	t.waits = waits{wait: firstWait, lags: map[peer.ID]time.Duration{}}
-	t.trees = trees{known: map[string]*tree{}, source: sourceOf([]byte(me))}
-	t.trees.hidden = sourceOf(binary.BigEndian.AppendUint64([]byte(string(me)+name), t.rng.Uint64()))
-	t.every(func() time.Duration { return t.jittered(checkInterval) }, t.checkLinks)
-	t.every(func() time.Duration { return t.jittered(stabilizeEvery) }, t.stabilize)
-	t.every(func() time.Duration { return t.jittered(optimizeEvery) }, t.optimize)
-	t.every(func() time.Duration { return t.jittered(recontactEvery) }, t.reconnect)
-	t.every(func() time.Duration { return t.jittered(contactInterval) }, t.askContact)
-	t.every(t.probePeriod, t.probePassive)
-	t.scheduleGrowth()
-	t.startShuffles()
+	t.joining = joining{asked: newTable[time.Time](maxAsked), timer: timer{t: t, f: t.joinTimeout}}
+	t.search = search{lost: newTable[int](maxLost)}
+	t.shuffle = shuffling{answered: newTable[answered](maxAnswered), reply: timer{t: t, f: t.noReply}}
+	t.lazy = lazyQueue{timer: timer{t: t, f: t.flushLazy}, failed: newTable[failure](maxContacts)}
+	t.missing.timer = timer{t: t, f: t.askMissing}
+	t.trees = newTrees(t)
+	second := time.Second
+	t.growing = t.rounds(5*second/2, 320*second, t.growRound)
+	t.shuffles = t.rounds(60*second, 32*60*second, t.shuffleRound)
+	t.checks = t.rounds(10*second, 20*second, t.checkLinks)
+	t.probes = t.rounds(10*second, 640*second, t.probeRound)
+	t.searches = t.rounds(5*second, 2560*second, t.searchRound)
+	t.reconnects = t.rounds(15*second, 15*second, t.reconnect)
+	t.stabilizing = t.rounds(10*second, 160*second, t.stabilizeRound)
+	for _, upkeep := range []*rounds{&t.growing, &t.shuffles, &t.checks, &t.probes, &t.searches} {
+		upkeep.start()
+	}
 	return t
 }
 
-// after calls f after a while, unless the topic was left.
+// after calls f after a while, unless it is stopped before, or the topic was left.
 func (t *Topic) after(d time.Duration, f func()) (stop func()) {
-	return t.port.After(max(d, 0), func() {
-		if !t.left {
+	stopped := false
+	cancel := t.port.After(max(d, 0), func() {
+		if !t.left && !stopped {
 			f()
 		}
 	})
+	return func() {
+		stopped = true
+		cancel()
+	}
 }
 
-// every calls f again and again.
-func (t *Topic) every(period func() time.Duration, f func()) {
-	t.after(period(), func() {
-		f()
-		t.every(period, f)
+// dial connects to a peer and calls f, with whether that succeeded.
+func (t *Topic) dial(id peer.ID, f func(up bool)) { t.dialled(t.port.Dial, id, f) }
+
+// dialForOthers is dial where only another node's message asks for it.
+func (t *Topic) dialForOthers(id peer.ID, f func(up bool)) { t.dialled(t.port.DialForOthers, id, f) }
+
+func (t *Topic) dialled(dial func(peer.ID, func(bool)), id peer.ID, f func(bool)) {
+	began, known := t.port.Now(), t.port.Connected(id)
+	dial(id, func(up bool) {
+		if t.left {
+			return
+		}
+		if up && !known {
+			t.dialTime = updated(t.dialTime, t.port.Now().Sub(began))
+		} else if !up {
+			t.passive.remove(id)
+		}
+		f(up)
 	})
 }
 
-// jittered is a period give or take a fifth.
-func (t *Topic) jittered(period time.Duration) time.Duration {
-	return time.Duration(float64(period) * (0.8 + 0.4*t.rng.Float64()))
+// withDialTime adds the time that the other side may need for a dial of its own.
+func (t *Topic) withDialTime(d time.Duration) time.Duration {
+	if t.dialTime == nil {
+		return d
+	}
+	return d + t.dialTime.mean + 4*t.dialTime.spread
 }
 
 // sample picks at most `count` of the ids.
@@ -109,11 +140,10 @@ func (t *Topic) sample(ids []peer.ID, count int) []peer.ID {
 // Down is called when a peer can't be written to any more.
 func (t *Topic) Down(id peer.ID) {
 	delete(t.measuring, id)
-	t.shuffle.forget(id)
-	t.nearer.refused(t, id)
-	t.refusedBy(id)
+	t.shuffle.answered.take(id)
+	t.onRefusal(id)
 	if t.link(id) != nil {
-		t.linksFailed(id)
+		t.failed(id, false)
 	}
 }
 
@@ -123,11 +153,12 @@ func (t *Topic) Received(from peer.ID, control *pb.Control) {
 		return
 	}
 	neighbor := t.link(from)
-	if neighbor != nil {
+	if onlyNeighbors(from, control) {
+		if neighbor == nil {
+			t.tellNoNeighbor(from)
+			return
+		}
 		neighbor.heardAt = t.port.Now()
-	} else if onlyNeighbors(from, control) {
-		t.tellNoNeighbor(from)
-		return
 	}
 	switch message := control.Message.(type) {
 	case *pb.Control_GetNodes:
@@ -162,7 +193,7 @@ func (t *Topic) Received(from peer.ID, control *pb.Control) {
 		t.onRoot(neighbor, message.Root)
 	default:
 		if pieces.Is(control) {
-			t.pieces.Receive(from, control)
+			t.onPieces(neighbor, control)
 		}
 	}
 }
@@ -183,12 +214,8 @@ func onlyNeighbors(from peer.ID, control *pb.Control) bool {
 // tellNoNeighbor answers what only a neighbour may send, at most once a second.
 func (t *Topic) tellNoNeighbor(id peer.ID) {
 	now := t.port.Now()
-	if now.Sub(t.answered[id]) < tellInterval {
-		return
+	if now.Sub(t.answered.of[id]) >= tellInterval {
+		t.answered.put(id, now)
+		t.port.Send(id, Disconnect(true))
 	}
-	if len(t.answered) >= maxContacts {
-		clear(t.answered)
-	}
-	t.answered[id] = now
-	t.port.Send(id, Disconnect(true))
 }

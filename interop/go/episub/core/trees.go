@@ -1,6 +1,7 @@
 package core
 
 import (
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -9,23 +10,27 @@ import (
 	"episub-interop/internal/payload"
 )
 
-const (
-	sourceSize = 8 // bytes
-	maxTrees   = 64
-	keptTrees  = 2 * maxTrees
-	standbys   = 2
+// role is what a neighbour is asked to do with each message of a source.
+type role int
 
-	treeSetup  = 500 * time.Millisecond // until a tree is used
-	treeSettle = 500 * time.Millisecond // until a former parent is left, and standbys are asked
-	treeIdle   = 120 * time.Second
+const (
+	pushes role = iota
+	announces
 )
 
 // offer is a neighbour's copy of the last ROOT.
 type offer struct {
 	from peer.ID
 	at   time.Time
-	hops uint32
 	cost uint32
+}
+
+// service is how a neighbour has done what it was asked to.
+type service struct {
+	missed        int // one more for each message that it missed, one less for each other
+	missedSince   time.Time
+	failures      int
+	excludedUntil time.Time
 }
 
 // tree is this node's part in the tree of one source.
@@ -36,29 +41,46 @@ type tree struct {
 	round, requested uint64
 	hops, cost       uint32
 	rootAt, usableAt time.Time
-	used             time.Time
-	carried          int  // messages since the last ROOT
-	renewed          bool // the last ROOT came after a message: the source is there
-	misses           int  // messages in a row that the parent didn't push
-	renewing         bool
-	choosing         bool
-	parent           peer.ID
-	safe             bool // the parent closes no circle
-	offers           []offer
-	standbys         []peer.ID // ours
-	leaving          []peer.ID // former parents
+	carried          int              // messages since the last ROOT
+	parent           peer.ID          // pushes to us; "" if none does
+	asked            map[peer.ID]role // what neighbours were told, former parents included
+	offers           []offer          // in the order of arrival
 	children         []peer.ID
 	standbyOf        []peer.ID
+	services         map[peer.ID]*service // of neighbours that missed something
+	choosing         timer
+	renewing         timer
+	settleAt         time.Time // zero if it has settled
 }
 
 // trees are the trees that this node takes part in, by source.
 type trees struct {
-	known  map[string]*tree
-	source string // what trees call this node
-	hidden string // what they call it where messages have no author
+	t        *Topic
+	known    map[string]*tree
+	order    []*tree // the least recently used first
+	source   string  // what trees call this node
+	hidden   string  // what they call it where messages have no author
+	settling timer
+}
+
+func newTrees(t *Topic) trees {
+	drawn := binary.BigEndian.AppendUint64([]byte(string(t.me)+t.name), t.rng.Uint64())
+	return trees{
+		t: t, known: map[string]*tree{}, source: sourceOf([]byte(t.me)), hidden: sourceOf(drawn),
+		settling: timer{t: t, f: t.settle},
+	}
 }
 
 func sourceOf(author []byte) string { return payload.Source(author) }
+
+// sources are the names of trees in a message.
+func sources(of ...*tree) [][]byte {
+	found := [][]byte{}
+	for _, tr := range of {
+		found = append(found, []byte(tr.source))
+	}
+	return found
+}
 
 func (t *Topic) fresh(tr *tree) bool { return t.port.Now().Sub(tr.rootAt) <= treeIdle }
 
@@ -66,45 +88,72 @@ func (t *Topic) stands(tr *tree) bool {
 	return !tr.rootAt.IsZero() && t.fresh(tr) && !t.port.Now().Before(tr.usableAt)
 }
 
-// useTree is the tree of a source, made if there is none. Those that carried nothing go first.
-func (t *Topic) useTree(source string) *tree {
-	tr := t.trees.known[source]
+// use is the tree of a source, made if there is none. Those that carried nothing go first, then one of the
+// neighbour that brought most of them.
+func (x *trees) use(source string) *tree {
+	tr := x.known[source]
 	if tr == nil {
-		if len(t.trees.known) >= keptTrees {
-			var victim *tree
-			for _, other := range t.trees.known {
-				worse := victim == nil || (victim.proven && !other.proven) ||
-					(victim.proven == other.proven && other.used.Before(victim.used))
-				if !other.own && worse {
-					victim = other
-				}
-			}
-			if victim != nil {
-				delete(t.trees.known, victim.source)
-			}
+		tr = &tree{source: source, asked: map[peer.ID]role{}, services: map[peer.ID]*service{}}
+		tr.choosing = timer{t: x.t, f: func() { x.t.chooseParent(tr) }}
+		tr.renewing = timer{t: x.t, f: func() { x.t.renewRoot(tr) }}
+		if len(x.known) >= keptTrees {
+			x.forgetOne()
 		}
-		tr = &tree{source: source, safe: true}
-		t.trees.known[source] = tr
+		x.known[source] = tr
 	}
-	tr.used = t.port.Now()
+	x.order = append(slices.DeleteFunc(x.order, func(other *tree) bool { return other == tr }), tr)
 	return tr
 }
 
-// roomForTree: no more than so many trees carry messages at a time.
-func (t *Topic) roomForTree() bool {
-	standing := 0
-	for _, tr := range t.trees.known {
-		if (tr.own || tr.proven) && t.fresh(tr) {
-			standing++
+func (x *trees) forgetOne() {
+	brought := map[peer.ID]int{}
+	for _, tr := range x.order {
+		if !tr.own {
+			brought[tr.parent]++
 		}
 	}
-	return standing < maxTrees
+	var victim *tree
+	for _, tr := range x.order {
+		worse := victim == nil || (victim.proven && !tr.proven) ||
+			(victim.proven == tr.proven && brought[tr.parent] > brought[victim.parent])
+		if !tr.own && worse {
+			victim = tr
+		}
+	}
+	if victim != nil {
+		victim.choosing.cancel()
+		delete(x.known, victim.source)
+		x.order = slices.DeleteFunc(x.order, func(other *tree) bool { return other == victim })
+	}
+}
+
+// roomForTree: no more than so many trees carry messages at a time; of one parent half of them count, or
+// invented sources took all the room.
+func (t *Topic) roomForTree() bool {
+	share := standTrees
+	if len(t.links) > 1 {
+		share /= 2
+	}
+	brought, standing := map[peer.ID]int{}, 0
+	for _, tr := range t.trees.order {
+		if !t.fresh(tr) {
+			continue
+		}
+		if tr.own {
+			standing++
+		} else if tr.proven {
+			if brought[tr.parent]++; brought[tr.parent] <= share {
+				standing++
+			}
+		}
+	}
+	return standing < standTrees
 }
 
 // nearestTree is the source with a standing tree that is nearest; "" if there is none.
 func (t *Topic) nearestTree() string {
 	var best *tree
-	for _, tr := range t.trees.known {
+	for _, tr := range t.trees.order {
 		if tr.proven && t.link(tr.parent) != nil && t.stands(tr) && (best == nil || tr.cost < best.cost) {
 			best = tr
 		}
@@ -124,46 +173,55 @@ func (tr *tree) offerOf(id peer.ID) *offer {
 	return nil
 }
 
-// feasible: a neighbour may be the parent if it is nearer to the source than this node is, by the
-// costs of the last ROOT. While all nodes keep to that, parents form no circle.
+func (tr *tree) forgetOffer(id peer.ID) {
+	tr.offers = slices.DeleteFunc(tr.offers, func(o offer) bool { return o.from == id })
+}
+
+// feasible: a neighbour is nearer to the source than this node is, by the costs of the last ROOT: such
+// parents form no cycle (Babel, RFC 8966, section 2.4).
 func (tr *tree) feasible(id peer.ID) bool {
 	o := tr.offerOf(id)
-	return o != nil && o.cost < tr.cost && !slices.Contains(tr.children, id)
+	return o != nil && o.cost < tr.cost && !contains(tr.children, id)
 }
 
-// nextParent is the first neighbour that brought the last ROOT, a feasible one if there is any.
-func (t *Topic) nextParent(tr *tree) peer.ID {
-	left := peer.ID("")
-	for _, o := range tr.offers {
-		if t.link(o.from) == nil || slices.Contains(tr.children, o.from) {
-			continue
-		}
-		if tr.feasible(o.from) {
-			return o.from
-		}
-		if left == "" {
-			left = o.from
-		}
+// candidates are the neighbours that brought the last ROOT, in their order, without children.
+func (t *Topic) candidates(tr *tree) []offer {
+	return slices.DeleteFunc(slices.Clone(tr.offers), func(o offer) bool {
+		return t.link(o.from) == nil || contains(tr.children, o.from)
+	})
+}
+
+func (tr *tree) serviceOf(id peer.ID) service {
+	if s := tr.services[id]; s != nil {
+		return *s
 	}
-	return left
+	return service{}
 }
 
-func (t *Topic) isTreeParent(id peer.ID) bool {
-	for _, tr := range t.trees.known {
-		if tr.parent == id && t.fresh(tr) {
-			return true
-		}
+// noteMissed: the parent or a standby missed a message; whether it has failed by that.
+func (tr *tree) noteMissed(id peer.ID, now time.Time) bool {
+	s := tr.services[id]
+	if s == nil {
+		s = &service{}
+		tr.services[id] = s
 	}
-	return false
-}
-
-func without(ids []peer.ID, id peer.ID) []peer.ID {
-	return slices.DeleteFunc(ids, func(other peer.ID) bool { return other == id })
-}
-
-func with(ids []peer.ID, id peer.ID) []peer.ID {
-	if slices.Contains(ids, id) {
-		return ids
+	if s.missed == 0 {
+		s.missedSince = now
 	}
-	return append(ids, id)
+	s.missed++
+	if s.missed < failedAfter || now.Sub(s.missedSince) < failedWithin {
+		return false
+	}
+	s.excludedUntil = now.Add(min(mostFailedFor, failedFor<<min(s.failures, 3)))
+	s.failures++
+	s.missed = 0
+	tr.forgetOffer(id)
+	return true
+}
+
+// noteServed: a neighbour pushed or announced a message.
+func (tr *tree) noteServed(id peer.ID) {
+	if s := tr.services[id]; s != nil {
+		s.missed = max(0, s.missed-1)
+	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -9,28 +10,66 @@ import (
 	"episub-interop/internal/pb"
 )
 
+const (
+	random = pb.Neighbor_RANDOM
+	near   = pb.Neighbor_NEAR
+)
+
 // link is an entry of the active view.
 type link struct {
-	id        peer.ID
-	kind      pb.Neighbor_Kind
-	since     time.Time
-	onWish    bool      // beyond A, because it asked for that
-	wishOf    string    // its group, if so
-	heardAt   time.Time // when something came last
-	queriedAt time.Time // when the link check queried it last; zero if it never did
-	suspectAt time.Time // when it was queried out of turn; zero if it wasn't
-	rtt       time.Duration
-	badPings  int
+	id       peer.ID
+	kind     pb.Neighbor_Kind
+	group    string
+	since    time.Time
+	rtt      *roundTrip // nil while it isn't known
+	badPings int
+
+	heardAt     time.Time // when it last sent what only a neighbour sends
+	doubtedAt   time.Time // heardAt when the link check began to doubt it
+	queriesLeft int       // that it may leave unanswered before the link fails
+	answer      timer
 
 	// What it last said of itself.
 	links, random uint32
 	peers         []peer.ID
 	listedAt      time.Time
 
-	// In the default tree.
-	eager     bool
-	parent    bool // brought a first copy
-	lateSince time.Time
+	promises
+	eager  bool       // in the shared tree
+	owed   []*message // to be announced to it alone
+	failed bool       // it ended by itself
+}
+
+// roundTrip is smoothed as TCP does it (RFC 6298, section 2); the least one grows until one is shorter.
+type roundTrip struct{ least, mean, spread time.Duration }
+
+func updated(r *roundTrip, sample time.Duration) *roundTrip {
+	if r == nil {
+		return &roundTrip{sample, sample, sample / 2}
+	}
+	r.least = min(sample, r.least+r.least/16)
+	r.spread += ((sample - r.mean).Abs() - r.spread) / 4
+	r.mean += (sample - r.mean) / 8
+	return r
+}
+
+// distance: the least of late counts, as a busy machine makes near neighbours look far.
+func (l *link) distance() time.Duration {
+	switch {
+	case l.badPings >= maxBadPings:
+		return math.MaxInt64
+	case l.rtt == nil:
+		return 0
+	}
+	return min(l.rtt.mean, l.rtt.least)
+}
+
+// rtt is the round trip to a neighbour; 0 while it isn't known.
+func (t *Topic) rtt(id peer.ID) time.Duration {
+	if l := t.link(id); l != nil && l.rtt != nil {
+		return l.rtt.mean
+	}
+	return 0
 }
 
 func (t *Topic) link(id peer.ID) *link {
@@ -51,6 +90,10 @@ func (t *Topic) count(kind pb.Neighbor_Kind) int {
 	}
 	return found
 }
+
+func (t *Topic) isInNeed() bool   { return len(t.links) < randomLinks }
+func (t *Topic) isFull() bool     { return len(t.links) >= activeSize }
+func (t *Topic) isTooLarge() bool { return len(t.links) > activeSize }
 
 // neighbors are the ids of the active view without those.
 func (t *Topic) neighbors(but ...peer.ID) []peer.ID {
@@ -76,63 +119,92 @@ func (t *Topic) pick(but ...peer.ID) peer.ID {
 func (t *Topic) addLink(id peer.ID, kind pb.Neighbor_Kind, said *pb.Neighbor) {
 	now := t.port.Now()
 	l := &link{
-		id: id, kind: kind, since: now, heardAt: now,
-		rtt: t.passive.rtt(id), eager: true, listedAt: now,
+		id: id, kind: kind, group: t.port.Group(id), since: now, rtt: t.passive.rtt(id),
+		heardAt: now, listedAt: now, eager: true, promises: t.owing(id),
 	}
+	l.answer = timer{t: t, f: func() { t.onSilence(l) }}
 	t.passive.remove(id)
 	t.links = append(t.links, l)
 	t.note(l, said)
 }
 
-// roomForWish is whether a peer that asks for a link may get one: beyond A few do, and one of each
-// group.
-func (t *Topic) roomForWish(id peer.ID) bool {
-	if len(t.links) < activeSize {
-		return true
-	}
-	group := t.port.Group(id)
-	return len(t.links) < wishBound && (group == "" ||
-		!slices.ContainsFunc(t.links, func(l *link) bool { return l.onWish && l.wishOf == group }))
-}
-
-// addOnWish is addLink for a peer that asked for the link.
-func (t *Topic) addOnWish(id peer.ID, kind pb.Neighbor_Kind, said *pb.Neighbor) {
-	beyond := len(t.links) >= activeSize
-	t.addLink(id, kind, said)
-	if l := t.link(id); beyond {
-		l.onWish, l.wishOf = true, t.port.Group(id)
-	}
-}
-
-// hadTime is whether a neighbour that was taken in beyond A has had time to find others: what it says
-// of its need counts no more.
-func (t *Topic) hadTime(l *link) bool {
-	return l.onWish && t.port.Now().Sub(l.since) >= needBelieved
-}
-
 // linked starts what a new link is for.
 func (t *Topic) linked(id peer.ID) {
-	l := t.link(id)
-	t.growth.linked(id)
-	delete(t.lost.tries, id)
-	t.nearer.linked(t, id)
 	t.port.Linked(t.neighbors())
-	t.announceRecent(l)
-	t.offerTrees(l)
-	t.pieces.Up(id)
-	t.joined()
+	t.search.lost.take(id)
+	t.refused.take(id)
+	if request := t.requests[id]; request != nil {
+		request.cancel()
+		delete(t.requests, id)
+		if contains(t.ringNeighbors(), id) { // it may know one that is between
+			t.askForNodes(id, nodesBetween)
+		}
+		t.replaceFarther(t.link(id))
+		if !t.isFull() {
+			t.growing.hasten()
+		}
+	}
+	if t.joining.walking && !t.isInNeed() {
+		t.joining.finish()
+	}
+	if t.isTooLarge() && !t.stabilizing.isSet() {
+		t.listsAsked = time.Time{}
+		t.stabilizing.start()
+	}
+	t.linkBroadcast(t.link(id))
 }
 
-// proved are the random links that have stood longest, half of those that a node needs: they end by
-// failure alone.
-func (t *Topic) proved() []*link {
-	found := []*link{}
+// kept are the links that no claim or nearness of another peer ends: those of rings, and the oldest other
+// random ones up to C_rand. While a group has more than its share, all links of others.
+func (t *Topic) kept() []peer.ID {
+	found, groups := t.ringNeighbors(), map[string]int{}
+	onRings, left := 0, []peer.ID{}
 	for _, l := range t.links {
-		if l.kind == pb.Neighbor_RANDOM && len(found) < (randomLinks+1)/2 {
-			found = append(found, l)
+		groups[l.group]++
+		switch {
+		case l.kind != random:
+		case contains(found, l.id):
+			onRings++
+		default:
+			left = append(left, l.id)
+		}
+	}
+	found = append(found, left[:min(len(left), max(0, randomLinks-onRings))]...)
+	delete(groups, "")
+	for _, count := range groups {
+		if count > activeShare {
+			for _, l := range t.links {
+				if groups[l.group] <= activeShare {
+					found = with(found, l.id)
+				}
+			}
+			break
 		}
 	}
 	return found
+}
+
+// makeRoom is whether a peer that asks for a link gets one: up to A, a little beyond where it is in need,
+// and where it is next on a ring. At the hard bound, the newest link that is on no ring gives way.
+func (t *Topic) makeRoom(id peer.ID, inNeed bool) bool {
+	most := activeSize
+	if inNeed {
+		most += maxInNeed
+	}
+	if len(t.links) < most {
+		return true
+	}
+	if !t.isNext(id) {
+		return false
+	}
+	if len(t.links) >= activeBound {
+		others := t.neighbors(t.ringNeighbors(id)...)
+		if len(others) == 0 {
+			return false
+		}
+		t.evict(others[len(others)-1])
+	}
+	return true
 }
 
 // note keeps what a neighbour said of itself. Where the ends disagree about the kind it is random.
@@ -140,9 +212,10 @@ func (t *Topic) note(l *link, said *pb.Neighbor) {
 	if said == nil {
 		return
 	}
+	l.heardAt = t.port.Now()
 	l.links, l.random = said.GetLinks(), said.GetRandomLinks()
-	if said.GetRole() != pb.Neighbor_REQUEST && said.GetKind() == pb.Neighbor_RANDOM {
-		l.kind = pb.Neighbor_RANDOM
+	if said.GetRole() != pb.Neighbor_REQUEST && said.GetKind() == random {
+		l.kind = random
 	}
 	if said.GetRole() == pb.Neighbor_LIST {
 		l.listedAt = t.port.Now()
@@ -158,7 +231,8 @@ func (t *Topic) dropLink(id peer.ID, notify, remember bool) bool {
 	if l == nil {
 		return false
 	}
-	t.links = slices.DeleteFunc(t.links, func(other *link) bool { return other == l })
+	t.links = slices.DeleteFunc(slices.Clone(t.links), func(other *link) bool { return other == l })
+	l.answer.cancel()
 	t.port.Linked(t.neighbors())
 	if notify {
 		t.port.Send(id, Disconnect(true))
@@ -167,7 +241,18 @@ func (t *Topic) dropLink(id peer.ID, notify, remember bool) bool {
 		t.passive.add(t, id, "", l.rtt)
 	}
 	t.unlinkBroadcast(l)
+	t.release(id)
 	return true
+}
+
+// evict gives up a link for a better one.
+func (t *Topic) evict(id peer.ID) { t.dropLink(id, true, true) }
+
+// release: nobody here needs the connection to a peer that is no neighbour.
+func (t *Topic) release(id peer.ID) {
+	if t.link(id) == nil {
+		t.port.Release(id)
+	}
 }
 
 // learn keeps what others say of peers, and returns their ids.
@@ -187,4 +272,17 @@ func (t *Topic) infos(ids []peer.ID) []*pb.PeerInfo {
 		found = append(found, t.port.Info(id))
 	}
 	return found
+}
+
+func contains(ids []peer.ID, id peer.ID) bool { return slices.Contains(ids, id) }
+
+func without(ids []peer.ID, id peer.ID) []peer.ID {
+	return slices.DeleteFunc(ids, func(other peer.ID) bool { return other == id })
+}
+
+func with(ids []peer.ID, id peer.ID) []peer.ID {
+	if slices.Contains(ids, id) {
+		return ids
+	}
+	return append(ids, id)
 }

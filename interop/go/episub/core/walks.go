@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
 
@@ -9,16 +11,42 @@ import (
 
 // What a member does with the joins of others: GETNODES, JOIN and FORWARDJOIN.
 
+// onGetNodes names peers next to the asker on rings, and a sample of both views.
 func (t *Topic) onGetNodes(from peer.ID, asked *pb.GetNodes) {
-	count := nodesGiven
+	count, places := nodesGiven, nodesGiven-nodesSampled
 	if asked.GetCount() != 0 {
 		count = min(count, int(asked.GetCount()))
+		places = count
 	}
-	chosen := t.sample(t.neighbors(from), count/2)
-	chosen = append(chosen, t.sample(t.passive.ids(from), count-len(chosen))...)
+	now := t.port.Now()
+	for len(t.joiners.ids) > 0 && now.Sub(t.joiners.of[t.joiners.ids[0]]) >= joinersFor {
+		t.joiners.take(t.joiners.ids[0])
+	}
+	known := slices.Concat(t.neighbors(), t.passive.ids(), t.joiners.ids)
+	chosen := t.nearest(from, known, namedEach)
+	chosen = chosen[:min(len(chosen), places)]
+	t.noteJoiner(from)
+	chosen = append(chosen, t.sample(t.neighbors(append(chosen, from)...), (count-len(chosen))/2)...)
+	chosen = append(chosen, t.sample(t.passive.ids(append(chosen, from)...), count-len(chosen))...)
 	t.port.Send(from, controlNodes(&pb.Nodes{Peers: t.infos(chosen), Ttl: proto.Uint32(joinTTL)}))
 }
 
+// noteJoiner remembers a peer in place of the oldest, of its own group where that has its share.
+func (t *Topic) noteJoiner(id peer.ID) {
+	t.joiners.take(id)
+	if len(t.joiners.ids) >= maxJoiners {
+		group := t.port.Group(id)
+		like := slices.DeleteFunc(slices.Clone(t.joiners.ids), func(other peer.ID) bool {
+			return group == "" || t.port.Group(other) != group
+		})
+		if len(like) >= maxJoiners/4 {
+			t.joiners.take(like[0])
+		}
+	}
+	t.joiners.put(id, t.port.Now())
+}
+
+// onJoin accepts where there is room or the walk ends here; else it passes the JOIN on.
 func (t *Topic) onJoin(from peer.ID, join *pb.Join) {
 	if join.GetTtl() > maxTTL {
 		return
@@ -30,38 +58,30 @@ func (t *Topic) onJoin(from peer.ID, join *pb.Join) {
 	ttl := min(join.GetTtl(), joinTTL)
 	known := t.link(joiner)
 	switch {
-	case joiner == t.me:
-		t.passJoin(from, joiner, join, ttl)
-	case known != nil:
-		if !t.passJoin(from, joiner, join, ttl) {
+	case joiner == t.me || known != nil:
+		if !t.passJoin(from, joiner, join, ttl) && known != nil {
 			t.say(joiner, pb.Neighbor_ACCEPT, known.kind)
 		}
-	case len(t.links) < activeSize || ttl == 0:
-		t.admitJoin(from, joiner, join, ttl)
-	case !t.passJoin(from, joiner, join, ttl):
-		t.admitJoin(from, joiner, join, 0)
+	case !t.isFull() || t.isNext(joiner) || !t.passJoin(from, joiner, join, ttl):
+		t.dialForOthers(joiner, func(up bool) { t.admitJoin(from, joiner, join, ttl, up) })
 	}
 }
 
-func (t *Topic) admitJoin(from, joiner peer.ID, join *pb.Join, ttl uint32) {
-	t.port.DialForOthers(joiner, func(up bool) {
-		switch {
-		case t.left || t.link(joiner) != nil:
-		case !up:
-			t.passJoin(from, joiner, join, ttl)
-		case !t.roomForWish(joiner):
-			t.port.Send(joiner, Disconnect(true))
-		default:
-			t.addOnWish(joiner, pb.Neighbor_RANDOM, nil)
-			t.say(joiner, pb.Neighbor_ACCEPT, pb.Neighbor_RANDOM)
-			t.linked(joiner)
-			if next := t.pick(joiner); next != "" {
-				t.port.Send(next, controlForwardJoin(&pb.ForwardJoin{
-					Peer: join.Peer, Ttl: proto.Uint32(joinTTL),
-				}))
-			}
+func (t *Topic) admitJoin(from, joiner peer.ID, join *pb.Join, ttl uint32, up bool) {
+	switch {
+	case !up:
+		t.passJoin(from, joiner, join, ttl)
+	case t.link(joiner) != nil:
+	case !t.makeRoom(joiner, true):
+		t.reject(joiner)
+	default:
+		t.admit(joiner, random, nil)
+		if next := t.pick(joiner); next != "" {
+			t.port.Send(next, controlForwardJoin(&pb.ForwardJoin{
+				Peer: join.Peer, Ttl: proto.Uint32(joinTTL),
+			}))
 		}
-	})
+	}
 }
 
 // passJoin sends a JOIN on; false where its walk ends.
@@ -82,7 +102,7 @@ func (t *Topic) onForwardJoin(from peer.ID, message *pb.ForwardJoin) {
 	if !ok || message.GetTtl() > maxTTL {
 		return
 	}
-	t.passive.add(t, id, from, 0)
+	t.passive.add(t, id, from, nil)
 	if ttl := min(message.GetTtl(), joinTTL); ttl > 0 {
 		if next := t.pick(from, id); next != "" {
 			t.port.Send(next, controlForwardJoin(&pb.ForwardJoin{

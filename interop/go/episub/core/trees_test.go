@@ -1,0 +1,143 @@
+package core
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"google.golang.org/protobuf/proto"
+
+	"episub-interop/internal/hosts"
+	"episub-interop/internal/payload"
+	"episub-interop/internal/pb"
+)
+
+// author publishes along a tree that a topic under test takes part in.
+type author struct {
+	n      *network
+	topic  *Topic
+	source string
+	next   func() *pb.Message
+}
+
+// rooted is a topic with so many links, to which each has brought the ROOT of an author's tree; the first
+// one is its parent.
+func rooted(t *testing.T, links int) author {
+	n, topic := alone(t, links)
+	key, err := hosts.KeyOf(bytes.Repeat([]byte{1}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	next := func() *pb.Message {
+		count++
+		message, err := payload.StrictSign.New(key, "t", []byte(fmt.Sprint(count)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return message
+	}
+	a := author{n, topic, sourceOf(next().From), next}
+	for _, l := range topic.links {
+		topic.onRoot(l, &pb.Root{Roots: []*pb.TreeRoot{
+			{Source: []byte(a.source), Round: proto.Uint64(1), Hops: proto.Uint32(1), Cost: proto.Uint32(1000)},
+		}})
+		n.run(time.Millisecond)
+	}
+	n.run(2 * treeSettle)
+	return a
+}
+
+// run has time pass in which the neighbours send other things.
+func (a author) run(d time.Duration) {
+	a.n.run(d)
+	for _, l := range a.topic.links {
+		l.heardAt = a.n.now
+	}
+}
+
+// gossip has a message come from a neighbour, after it was asked for or not.
+func (a author) gossip(from *link, asked bool) {
+	message := a.next()
+	if asked {
+		id := payload.StrictSign.ID(message)
+		a.topic.onIHave(from, &pb.IHave{Summary: []*pb.MessageSummary{
+			{Id: []byte(id), Hops: proto.Uint32(2)},
+		}})
+		a.run(100 * time.Millisecond)
+	}
+	_ = a.topic.Gossip(from.id, message, &pb.Gossip{Hops: proto.Uint32(2), OwnTree: proto.Bool(true)})
+}
+
+func TestTheFirstThatBroughtRootIsTheParentAndTheNextOnesStandBy(t *testing.T) {
+	a := rooted(t, 4)
+	tr := a.topic.trees.known[a.source]
+	if tr.parent != a.topic.links[0].id || len(tr.asked) != 1+standbys {
+		t.Errorf("%s, %v", tr.parent, tr.asked)
+	}
+	for _, l := range a.topic.links[1:3] {
+		if role, told := tr.asked[l.id]; !told || role != announces {
+			t.Errorf("%s is no standby", l.id)
+		}
+	}
+}
+
+func TestALostParentIsReplacedAtOnce(t *testing.T) {
+	a := rooted(t, 4)
+	tr, second := a.topic.trees.known[a.source], a.topic.links[1]
+	before := a.n.sent["graft"]
+	a.topic.Down(tr.parent)
+	if tr.parent != second.id || a.n.sent["graft"] != before+1 {
+		t.Errorf("%s", tr.parent)
+	}
+}
+
+func TestWhatBringsTheMessagesThatTheParentMissesReplacesIt(t *testing.T) {
+	a := rooted(t, 4)
+	tr, other := a.topic.trees.known[a.source], a.topic.links[3]
+	for i := range adoptAfter {
+		if tr.parent == other.id {
+			t.Errorf("after %d messages", i)
+		}
+		a.gossip(other, true)
+	}
+	if tr.parent != other.id {
+		t.Error("the parent stays")
+	}
+}
+
+func TestAParentThatMissesManyHasFailed(t *testing.T) {
+	a := rooted(t, 2)
+	tr, censor, other := a.topic.trees.known[a.source], a.topic.links[0], a.topic.links[1]
+	tr.children = []peer.ID{other.id} // it can't be the parent yet
+	for range 2 * failedAfter {
+		a.run(time.Second)
+		a.gossip(other, true)
+	}
+	if tr.parent == censor.id || tr.offerOf(censor.id) != nil {
+		t.Error("it is still asked to push")
+	}
+	root := &pb.TreeRoot{Source: []byte(a.source), Round: proto.Uint64(2), Hops: proto.Uint32(1)}
+	if a.topic.onTreeRoot(censor, root) {
+		t.Error("its ROOT counts")
+	}
+	a.n.now = a.n.now.Add(failedFor)
+	if !a.topic.onTreeRoot(censor, root) {
+		t.Error("it is never asked again")
+	}
+}
+
+func TestNoNeighbourFillsTheTrees(t *testing.T) {
+	a := rooted(t, 2)
+	for i := range 2 * keptTrees {
+		a.run(time.Second / 10)
+		a.topic.onRoot(a.topic.links[0], &pb.Root{Roots: []*pb.TreeRoot{
+			{Source: fmt.Appendf(nil, "%08d", i), Round: proto.Uint64(1), Hops: proto.Uint32(1)},
+		}})
+	}
+	if len(a.topic.trees.known) != keptTrees || len(a.topic.trees.order) != keptTrees || !a.topic.roomForTree() {
+		t.Errorf("%d trees", len(a.topic.trees.known))
+	}
+}
