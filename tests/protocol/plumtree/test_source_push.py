@@ -204,6 +204,22 @@ def test_a_neighbour_that_may_get_them_from_us_doesn_t_replace_it() -> None:
     assert effects == [("b", GRAFT_S), ("b", ask(1))]
 
 
+@pytest.mark.parametrize(
+    ("neighbours", "sends_another", "grafted"),
+    [("abc", False, "c"), ("abc", True, "a"), ("ab", False, "a")],
+)
+def test_a_silent_parent_is_replaced_by_another_that_is_nearer_to_the_source(
+    neighbours: str, sends_another: bool, grafted: str
+) -> None:
+    """Whoever had to bring the messages. One that sends others, or that no other can replace, gets
+    our GRAFT again."""
+    branch = built(*neighbours, a=0.1, b=0.2)
+    assert sent(pull(branch, "b", 0), Graft) == []
+    if sends_another:
+        branch.receive("a", gossip("another", source=None, tree=None))
+    assert sent(pull(branch, "b", 1), Graft) == [(grafted, GRAFT_S)]
+
+
 def test_a_parent_that_has_to_be_asked_gets_our_graft_again() -> None:
     """It doesn't know that we are its child: the first GRAFT was lost, or it forgot the tree."""
     branch = built("a", "b")
