@@ -19,12 +19,14 @@ from episub_router.sds.net.limiter import (
     HASHED_RATE,
     MOST_ASKS,
     PEER_RATE,
+    SERVED_RATE,
     HostPace,
     RequestLimiter,
 )
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire.exchange import Request, Response
+from episub_router.util.params import Rate
 
 
 def test_one_channel_has_its_burst_and_then_its_rate() -> None:
@@ -51,15 +53,26 @@ def test_all_channels_together_are_bounded() -> None:
     assert limiter.wait("another", ("t", "c"), 10.0) == 0.0
 
 
-def test_a_peer_has_so_much_of_logs_hashed() -> None:
-    """A compare of 286 bytes took 271 ms of a log of 100,000, as often as it came."""
+@pytest.mark.parametrize(
+    ("spend", "cost", "rate"),
+    [
+        (RequestLimiter.hashed, 100_000, HASHED_RATE),
+        (RequestLimiter.served, 2**20, SERVED_RATE),
+    ],
+)
+def test_what_a_peer_lets_us_do_is_bounded(
+    spend: Callable[[RequestLimiter, str, int, float], None], cost: int, rate: Rate
+) -> None:
+    """A compare of 286 bytes took 271 ms of a log of 100,000, as often as it came; a request of 30
+    bytes for a page of 1 MiB takes some 70 ms."""
     limiter, now, answered = RequestLimiter(), 10.0, 0
     for _ in range(1000):
         if limiter.wait("p", ("t", "c"), now) == 0:
-            limiter.hashed("p", 100_000, now)
+            spend(limiter, "p", cost, now)
             answered += 1
         now += 0.05
-    assert answered * 100_000 <= HASHED_RATE.burst + HASHED_RATE.per_second * 50.0 + 100_000
+    assert answered * cost <= rate.burst + rate.per_second * 50.0 + cost
+    assert answered < 1000
     assert limiter.wait("other", ("t", "c"), now) == 0
 
 

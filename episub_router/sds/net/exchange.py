@@ -161,10 +161,13 @@ class ExchangeServer:
 
     async def _framed_answer(self, stream: INetStream, data: bytes) -> tuple[bytes, bool]:
         """An answer, and whether it answers a request."""
-        response = await self._answer(stream.muxed_conn.peer_id, data)
+        peer = stream.muxed_conn.peer_id
+        response = await self._answer(peer, data)
         self.counts[response.status.name] += 1
         good = response.status is not ResponseStatus.BAD_REQUEST
-        return encode_varint_prefixed(encode_response(response)), good
+        answer = encode_varint_prefixed(encode_response(response))
+        self._limiter.served(peer.to_base58(), len(answer), trio.current_time())
+        return answer, good
 
     async def _end_late(self, stream: INetStream) -> None:
         await trio.sleep(_SERVE_TIMEOUT)

@@ -24,13 +24,15 @@ PEER_RATE = Rate(500.0, 2000)
 HASHED_RATE = Rate(250_000.0, 10_000_000)
 """Messages whose hashes are hashed: a hundredth of a core, and a hundred logs of 100,000 at once
 (chosen)."""
+SERVED_RATE = Rate(524_288.0, 2**28)
+"""Bytes of answers: 4 % of a core, and a log of a million short messages at once (chosen)."""
 _CHANNEL_BUCKETS = 65_536
 _PEER_BUCKETS = 4096
 
 
 class RequestLimiter:
-    """A peer that asks for many channels has a share for each, and a bound for all. The logs that
-    it lets us hash have a bound of their own."""
+    """A peer that asks for many channels has a share for each, and a bound for all. What it lets us
+    hash and what it is served have bounds of their own."""
 
     def __init__(self) -> None:
         self._by_channel: TokenBuckets[tuple[str, str, str]] = TokenBuckets(
@@ -38,13 +40,18 @@ class RequestLimiter:
         )
         self._by_peer: TokenBuckets[str] = TokenBuckets(PEER_RATE, _PEER_BUCKETS)
         self._hashed: TokenBuckets[str] = TokenBuckets(HASHED_RATE, _PEER_BUCKETS)
+        self._served: TokenBuckets[str] = TokenBuckets(SERVED_RATE, _PEER_BUCKETS)
 
     def wait(self, peer: str, channel: tuple[str, str] | None, now: float) -> float:
         """0 where a request is allowed; else the seconds after which to ask again.
 
         `channel`: topic and id of one that there is, None for any other.
         """
-        wait = self._by_peer.wait(peer, now, 1) or self._hashed.wait(peer, now)
+        wait = max(
+            self._by_peer.wait(peer, now, 1),
+            self._hashed.wait(peer, now),
+            self._served.wait(peer, now),
+        )
         if not wait and channel is not None:
             wait = self._by_channel.wait((peer, *channel), now, 1)
         if not wait:
@@ -56,6 +63,10 @@ class RequestLimiter:
     def hashed(self, peer: str, messages: int, now: float) -> None:
         """So many messages of a log are hashed for a comparison."""
         self._hashed.spend(peer, now, messages)
+
+    def served(self, peer: str, size: int, now: float) -> None:
+        """An answer has so many bytes."""
+        self._served.spend(peer, now, size)
 
 
 class HostPace:
