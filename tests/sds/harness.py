@@ -234,9 +234,7 @@ class Group:
     def holders(self, name: str, message_id: MessageId) -> tuple[str, ...]:
         """The members that have a message of this one, as far as it knows."""
         participant = self.members[name].participant
-        assert participant is not None
         own = participant.outgoing.get(message_id)
-        assert own is not None
         return participant.outgoing.holders(own)
 
     def converged(self) -> bool:
@@ -344,7 +342,6 @@ class Group:
     def arrive(self, source: str, target: str, message: Message, raw: bytes) -> None:
         """A broadcast of `source` reaches `target` now, whatever the links are."""
         member = self.members[target]
-        assert member.participant is not None
         received = ReceivedMessage(message, raw, Way.BROADCAST, source)
         self._carry_out(member, member.participant.receive(received, self.now))
 
@@ -402,7 +399,6 @@ class Group:
 
     def _answer(self, asker: str, ask: fx.Ask) -> Response:
         member = self.members[ask.peer]
-        assert member.participant is not None
         params = self.params
         if ask.peer in self.slow:
             params = replace(params, page_items=1)

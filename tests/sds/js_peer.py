@@ -33,8 +33,6 @@ class JsPeer:
         self.events: list[tuple[str, Any]] = []
 
     def __call__(self, op: str, **arguments: Any) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps({"op": op, **arguments}) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()

@@ -148,7 +148,6 @@ class EpisubGroup(Group):
 
     def _arm(self, name: str) -> None:
         participant = self.members[name].participant
-        assert participant is not None
         deadline = participant.deadline()
         if deadline < self._wakes.get(name, float("inf")):
             self._wakes[name] = deadline
@@ -162,7 +161,6 @@ class EpisubGroup(Group):
         # The queue counts from its own start: rounding must not end before the deadline.
         self.now = max(self._time(), deadline)
         member = self.members[name]
-        assert member.participant is not None
         self._carry_out(member, member.participant.poll(self.now))
 
     def _time(self) -> float:

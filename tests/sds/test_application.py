@@ -325,7 +325,6 @@ async def test_a_newcomer_begins_with_a_snapshot_and_streams_what_follows() -> N
             assert [item.clock > until for item in one.log] == [True] * 3
             async with channels(nodes[2:], cipher=Sealed(key), join_snapshot=2) as (three,):
                 snapshot = await three.snapshot(PATIENCE)
-                assert snapshot is not None
                 assert (snapshot.state, snapshot.until) == (b"0123", until)
                 with trio.fail_after(PATIENCE):
                     async for message in three.stream(after=snapshot.cursor):

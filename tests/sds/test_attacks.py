@@ -56,7 +56,6 @@ def test_a_flood_takes_its_share_of_the_log_and_no_more() -> None:
     group.run(30.0)
     for name in (ann, bob):
         participant = group.members[name].participant
-        assert participant is not None
         assert all(i in participant.log for i in honest)
         assert len(participant.log) == 2000
     group.start(eve)
@@ -90,7 +89,6 @@ def test_members_that_were_made_up_hold_up_no_receipt() -> None:
             group.arrive(names[-1], name, fake, b"")
         group.run(0.4)
     sent = group.send(names[0], b"second")
-    assert sent is not None
     start = group.now
     while not group.holders(names[0], sent):
         group.run(0.1)
@@ -151,10 +149,8 @@ def test_acknowledgements_take_one_row_for_each_member() -> None:
     assert len(changes) == 100
     store.commit("0", changes)
     saved = store.load("0", "me", 2000)
-    assert saved is not None
     assert len(saved.acks) == 100
     own = one.participant.outgoing.get(sent[0])
-    assert own is not None
     assert len(one.participant.outgoing.holders(own)) == 100
     store.close()
 

@@ -119,8 +119,6 @@ async def test_ctrl_c_is_one_line() -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         with trio.fail_after(PATIENCE):
             assert b"others join with" in await process.stdout.receive_some()
             process.send_signal(signal.SIGINT)

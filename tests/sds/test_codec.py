@@ -164,7 +164,6 @@ def test_rolled_over_filter_holds_the_newest_and_stays_under_its_rate() -> None:
         everything.append(f"id-{i}")
         assert len(rolling) <= 100
     received = codec.load(rolling.dump())
-    assert received is not None
     assert all(received.holds(codec.base_hash(i)) for i in everything[-75:])
     strangers = sum(received.holds(codec.base_hash(f"no-{i}")) for i in range(5000))
     assert strangers / 5000 < 0.02

@@ -101,7 +101,6 @@ async def test_comparisons_of_one_moment_go_together(monkeypatch: pytest.MonkeyP
 
         async def compare(n: int) -> None:
             response = await asked(b, a, Request("rooms", str(n), WHOLE))
-            assert response.comparison is not None
             counts.append(len(response.comparison.keys))
 
         with opened_streams(b, monkeypatch) as opened:

@@ -23,14 +23,12 @@ PARAMS = SdsParams(page_bytes=1000)
 def state_of(group: Group, until: int) -> bytes:
     """What the application made of all messages up to a clock, which is larger than a page."""
     participant = group.members[ANN].participant
-    assert participant is not None
     keys = participant.log.places(None, (until + 1, ""))
     return random.Random(repr(keys)).randbytes(5000)
 
 
 def give(group: Group, name: str, until: int, state: bytes) -> None:
     member = group.members[name]
-    assert member.participant is not None
     digest = hashlib.sha256(state).digest()
     effects = member.participant.give_snapshot(until, digest, state, group.now)
     for effect in effects:
@@ -75,8 +73,6 @@ def test_a_newcomer_takes_what_so_many_members_have_signed_and_all_that_follows(
     (kept,) = join(group, 3)
     assert (kept.until, kept.state) == (until, state)
     ann, eve = group.members[ANN].participant, group.members[EVE].participant
-    assert ann is not None
-    assert eve is not None
     assert eve.log.places() == [key for key in ann.log.places() if key[0] > until]
     assert len(eve.log) == 13
     assert not [n for n in group.members[EVE].notices if isinstance(n, fx.Lost)]
@@ -84,7 +80,6 @@ def test_a_newcomer_takes_what_so_many_members_have_signed_and_all_that_follows(
     group.start(EVE)
     group.run(5.0)
     again = group.members[EVE].participant
-    assert again is not None
     assert (again.joining, again.log.since) == (False, until)
 
 
@@ -93,8 +88,6 @@ def test_without_enough_signers_a_newcomer_takes_everything(honest: int) -> None
     group, _, _ = talked(honest=honest)
     assert join(group, 3) == []
     ann, eve = group.members[ANN].participant, group.members[EVE].participant
-    assert ann is not None
-    assert eve is not None
     assert eve.log.places() == ann.log.places()
 
 
@@ -121,7 +114,6 @@ def test_an_altered_state_is_no_snapshot() -> None:
     kept = group.members[EVE].store.snapshots(CHANNEL)
     assert all(s.state == state for s in kept)
     eve = group.members[EVE].participant
-    assert eve is not None
     assert not eve.joining
 
 
@@ -129,7 +121,6 @@ def test_members_forget_what_a_snapshot_stands_for() -> None:
     group, until, _ = talked()
     for name in (ANN, BOB, CAT):
         member = group.members[name]
-        assert member.participant is not None
         group._carry_out(member, member.participant.forget(until))
         assert member.store.count(CHANNEL) == len(member.participant.log) == 3
     group.send(ANN, b"on")
@@ -137,7 +128,6 @@ def test_members_forget_what_a_snapshot_stands_for() -> None:
     join(group, 3)
     for name in (ANN, BOB, CAT, EVE):
         participant = group.members[name].participant
-        assert participant is not None
         assert len(participant.log) == 4
     assert not [n for m in group.members.values() for n in m.notices if isinstance(n, fx.Lost)]
 

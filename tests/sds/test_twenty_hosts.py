@@ -47,15 +47,12 @@ class Member:
         self.address = (await self.event("ready"))["address"]
 
     async def kill(self) -> None:
-        assert self.process is not None
         await end(self.process)
 
     async def tell(self, command: str) -> None:
-        assert self.process is not None
         await self.process.stdin.send_all(command.encode() + b"\n")
 
     async def event(self, name: str) -> dict[str, Any]:
-        assert self.process is not None
         with trio.fail_after(PATIENCE):
             while True:
                 while self._events:

@@ -162,7 +162,6 @@ def test_foreign_bytes_are_read_or_rejected_never_mistaken(vectors: Vectors) -> 
             lamport = expected.get("lamportTimestamp")
             assert message.lamport == (None if lamport is None else int(lamport))
         kind = message.kind
-        assert kind is not None
         assert vector["js_kind"] == f"{kind.value.capitalize()}Message"
 
 
@@ -221,7 +220,6 @@ def check_filter(vector: Vectors, hash_name: str) -> None:
     sha = vector["bytes_sha256"] if hash_name == "js" else vector["protobuf_sha256"]
     assert hashlib.sha256(data).hexdigest() == sha, vector["name"]
     received = codec.load(data)
-    assert received is not None
     for message_id, found in vector["lookup"].items():
         assert received.holds(codec.base_hash(message_id)) is found
 
