@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -555,11 +556,13 @@ def test_a_request_of_another_puts_ours_off() -> None:
 def test_a_group_that_asks_in_vain_asks_ever_more_rarely() -> None:
     one = One(repair=True)
     one.hear("child", "gone")
-    for n in range(5):
-        one.take(made(f"s{n}", content=None, repair_request=(HistoryEntry("gone"),)))
-    first = one.params.repair_min * 2**4
-    assert not any(s.repair_request for s in one.published(one.wait(first)))
-    assert any(s.repair_request for s in one.published(one.wait(first)))
+    ages = [
+        second
+        for second in range(590)
+        if any(s.repair_request for s in one.published(one.wait(1.0)))
+    ]
+    assert 10 < len(ages) < 25
+    assert all(b - a >= min(a / 4, 60.0) - 1.0 for a, b in pairwise(ages))
 
 
 def test_answers_wait_and_are_cancelled_by_another_copy() -> None:
