@@ -107,7 +107,7 @@ results: $(VENV)/.installed-dev
 
 # The documentation as a site, in build/site; warnings are errors.
 docs: $(VENV)/.installed-docs
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # What a release has to pass: distributions that the index takes, and the README's first program and a
 # demo from the wheel, in an environment that has nothing else.

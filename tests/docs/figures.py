@@ -27,6 +27,7 @@ def rendered(text: str) -> str:
         "scenarios": scenarios.scenarios,
         "settings": scenarios.settings,
         "attacks": scenarios.attacks,
+        "layers": docstrings.layers,
         "modules": docstrings.modules,
         "events": docstrings.events,
     }

@@ -24,7 +24,11 @@ def anchors(path: Path) -> set[str]:
     """The anchors of a page's headings, as the site makes them."""
     text = _FENCED.sub("", path.read_text(encoding="utf-8"))
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", t).strip().lower()) for t in titles}
+    return set(map(slug, titles))
+
+
+def slug(title: str) -> str:
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower())
 
 
 def broken(page: Path) -> list[str]:
@@ -84,7 +88,28 @@ def test_a_release_has_forty_lines_in_the_changelog() -> None:
         assert len([line for line in release.splitlines() if line.strip()]) <= 40, release[:20]
 
 
-def test_newcomers_have_twenty_questions_with_answers() -> None:
+_QUESTION = re.compile(r"^(\d+)\. .*\? \[.+\]\(([a-z-]+\.md)(?:#([^)]+))?\)$", re.MULTILINE)
+
+
+def section(page: Path, anchor: str) -> list[str]:
+    """The lines below a heading until the next one as high; without an anchor those at the top."""
+    found: list[str] = []
+    level, fenced = 0, False
+    for line in written(page.read_text(encoding="utf-8")).splitlines():
+        fenced ^= line.startswith("```")
+        title = None if fenced else re.match("(#+) (.+)", line)
+        if title and level and (len(title[1]) <= level or not anchor):
+            break
+        if title and not level and (not anchor or slug(title[2]) == anchor):
+            level = len(title[1])
+        elif level:
+            found.append(line)
+    return found
+
+
+def test_newcomers_have_twenty_questions_whose_answers_fit_a_screen() -> None:
     text = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
-    questions = re.findall(r"^(\d+)\. .*\?.*\]\([a-z-]+\.md", text, re.MULTILINE)
-    assert [int(number) for number in questions] == list(range(1, 21))
+    questions = _QUESTION.findall(text)
+    assert [int(number) for number, _, _ in questions] == list(range(1, 21))
+    sizes = {number: len(section(ROOT / "docs" / page, a)) for number, page, a in questions}
+    assert {number: size for number, size in sizes.items() if not 2 <= size <= 60} == {}
