@@ -682,13 +682,13 @@ class TraceEvent(_message.Message):
         part: _builtins.int
         """Number of the file in the tracer's rotation, from 0."""
         written: _builtins.int
-        """As in TraceReport, before this event."""
+        """As in the report, before this event."""
         dropped: _builtins.int
         failed: _builtins.int
         seed: _builtins.int
         scenario: _builtins.str
         region: _builtins.str
-        """Where the node is, in any words: a region, a site, a data centre."""
+        """Where the node is, in any words: `Tracer(region=...)`, `episub node --region`."""
         def __init__(
             self,
             *,
@@ -713,8 +713,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class TraceReport(_message.Message):
-        """The tracer's own books, written now and then and at the end of each file. Counts are totals of
-        this tracer, over all its files.
+        """Counts of the tracer over all its files, every 10 s if there was anything else, and last in each
+        file.
         """
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -762,7 +762,9 @@ class TraceEvent(_message.Message):
         STATE_FIELD_NUMBER: _builtins.int
         REGION_FIELD_NUMBER: _builtins.int
         state: _builtins.str
-        """"start", "leave" (with goodbyes), "crash" (simulated only)."""
+        """"start", "leave" (with goodbyes), "crash" (simulated, and hosts that the demo kills),
+        "hostile" (simulated).
+        """
         region: _builtins.str
         """Where a simulated node is, at its start."""
         def __init__(
@@ -872,7 +874,7 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class Sds(_message.Message):
-        """An event of an SDS channel at this node: exactly one of the fields from 4 on."""
+        """An event of an SDS channel at this node, with exactly one of the fields after `participant`."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -926,6 +928,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class SdsSend(_message.Message):
+        """An SDS message is published."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int
@@ -958,6 +962,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class SdsDeliver(_message.Message):
+        """In causal order, at other participants than the sender."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int
@@ -1000,6 +1006,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class SdsAck(_message.Message):
+        """A participant has our message."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int
@@ -1024,6 +1032,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class SdsMissing(_message.Message):
+        """A message waits for others."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int
@@ -1045,6 +1055,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class SdsFound(_message.Message):
+        """A dependency arrived."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int
@@ -1066,6 +1078,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class SdsLost(_message.Message):
+        """A dependency was given up."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int

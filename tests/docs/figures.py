@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.docs import conformance, counters, docstrings, parameters, scenarios
+from tests.docs import conformance, counters, docstrings, parameters, scenarios, trace_schema
 from tests.docs.marked import fill
 from tests.docs.snippets import ROOT, documents
 from tests.results import overview
@@ -27,6 +27,7 @@ def rendered(text: str) -> str:
         "scenarios": scenarios.scenarios,
         "settings": scenarios.settings,
         "attacks": scenarios.attacks,
+        "trace": trace_schema.table,
         "layers": docstrings.layers,
         "modules": docstrings.modules,
         "events": docstrings.events,
