@@ -34,7 +34,7 @@ def read(cls: type[T], table: object, at: str) -> T:
     known = {spec.name: spec for spec in dataclasses.fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, value in table.items():
-        if key == "kind" and hasattr(cls, "kind"):
+        if key == "kind" and key not in known and hasattr(cls, key):
             continue
         path = f"{at}.{key}" if at else key
         if key not in known:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from interop.testbed.faults import NETWORK, Fault, FaultKind
+from episub_router.sim.strict import read
+from interop.testbed.faults import NETWORK, Fault
 from interop.testbed.schedule import RandomFaults, draw
-
-_T = TypeVar("_T")
 
 _JOINING = 180.0
 
@@ -132,13 +131,13 @@ def parse(
     table.pop("seed", None)
     duration = float(table.pop("duration", 60.0))
     joining = float(table.pop("joining", _JOINING))
-    faults = [_fault(entry) for entry in table.pop("fault", [])]
-    promises = _made(Promises, table.pop("promises", {}))
+    entries = enumerate(table.pop("fault", []))
+    faults = [read(Fault, entry, f"fault[{number}]") for number, entry in entries]
+    promises = read(Promises, table.pop("promises", {}), "promises")
     if "random" in table:
-        random = _made(RandomFaults, _with_kinds(table.pop("random")))
+        random = read(RandomFaults, table.pop("random"), "random")
         faults += draw(random, len(kinds), duration - promises.heal - promises.deadline, own_seed)
-    traffic = dict(table.pop("traffic", {}))
-    traffic |= {name: tuple(of) for name, of in traffic.items() if name in ("publishers", "sizes")}
+    traffic = read(Traffic, table.pop("traffic", {}), "traffic")
     name, traces = str(table.pop("name", "unnamed")), bool(table.pop("traces", False))
     if table:
         raise ValueError(f"nothing is called {', '.join(sorted(table))}")
@@ -147,7 +146,7 @@ def parse(
         kinds=kinds,
         duration=duration,
         joining=joining,
-        traffic=_made(Traffic, traffic),
+        traffic=traffic,
         promises=promises,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         traces=traces,
@@ -164,33 +163,3 @@ def _kinds(table: dict[str, Any], kind: str | None) -> tuple[str, ...]:
         return (kind or own,) * count
     found = tuple(name for name, number in several.items() for _ in range(int(number)))
     return (kind,) * len(found) if kind else found
-
-
-def _fault(entry: Mapping[str, Any]) -> Fault:
-    entry = dict(entry)
-    for name in ("hosts", "others"):
-        if name in entry:
-            entry[name] = tuple(int(host) for host in entry[name])
-    try:
-        entry["kind"] = FaultKind(entry.get("kind", ""))
-        return _made(Fault, entry)
-    except KeyError as error:
-        raise ValueError(f"a fault has no {error}") from error
-
-
-def _with_kinds(entry: Mapping[str, Any]) -> dict[str, Any]:
-    made = dict(entry)
-    if "kinds" in made:
-        made["kinds"] = tuple(FaultKind(kind) for kind in made["kinds"])
-    return made
-
-
-def _made(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    known = {spec.name for spec in fields(kind)}  # type: ignore[arg-type]
-    unknown = set(values) - known
-    if unknown:
-        raise ValueError(f"{kind.__name__} has nothing called {', '.join(sorted(unknown))}")
-    try:
-        return kind(**values)
-    except TypeError as error:
-        raise ValueError(str(error)) from error
