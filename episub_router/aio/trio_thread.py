@@ -34,17 +34,15 @@ class TrioThread:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._users = 0
-        self._thread: threading.Thread | None = None
+        self._join: Callable[[], object] | None = None
         self._nursery: trio.Nursery
         self._token: trio.lowlevel.TrioToken
 
     @asynccontextmanager
     async def used(self) -> AsyncIterator[None]:
         """Run while at least one such context is entered."""
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="episub-trio", daemon=True)
-            thread.start()
-            self._thread = thread
+        if self._join is None:
+            self._join = self._start()
         self._users += 1
         try:
             await asyncio.shield(self._ready)
@@ -56,7 +54,13 @@ class TrioThread:
                 # Without waiting, as this task may be cancelled once more.
                 self._ready.add_done_callback(self._stop)
                 await asyncio.shield(self._ended)
-                self._thread.join()  # it is at its end
+                self._join()  # it is at its end
+
+    def _start(self) -> Callable[[], object]:
+        """Start trio's loop; the function that waits until it has gone."""
+        thread = threading.Thread(target=self._run, name="episub-trio", daemon=True)
+        thread.start()
+        return thread.join
 
     @property
     def is_ready(self) -> bool:

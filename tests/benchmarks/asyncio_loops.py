@@ -15,6 +15,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from subprocess import PIPE
@@ -45,7 +46,7 @@ class Load:
 class Guest(TrioThread):
     """Trio in the asyncio loop's own thread."""
 
-    def _start(self) -> None:
+    def _start(self) -> Callable[[], object]:
         trio.lowlevel.start_guest_run(
             self._main,
             run_sync_soon_threadsafe=self._loop.call_soon_threadsafe,
@@ -53,6 +54,7 @@ class Guest(TrioThread):
             done_callback=lambda _: self._ended.set_result(None),
             host_uses_signal_set_wakeup_fd=True,
         )
+        return lambda: None
 
 
 async def node(
