@@ -99,8 +99,14 @@ class Outbound(PeerListener):
         if not is_open or not peer.pieces.put(topic, piece.id, piece.index, frame, more):
             self.counters.add(Reason.PIECE_LANE_FULL if is_open else Reason.UNDELIVERABLE)
             return False
-        self._flush(peer)
+        self._flush(peer, amid=True)
         return True
+
+    def pieces_handed_over(self, peer: RemotePeer) -> None:
+        """All pieces for `peer` that one step of the machine asked for were given to
+        `send_piece`: until then it counts them as sent that are yet to come."""
+        if not peer.pieces:
+            self.drained(peer.key)
 
     def send_rpc(self, peer: RemotePeer, rpc: Sendable) -> bool:
         """Send gossipsub's RPC; False if there is no room for it, or no stream to the peer."""
@@ -167,15 +173,16 @@ class Outbound(PeerListener):
             self._wait_for(peer)
         return True
 
-    def _flush(self, peer: RemotePeer) -> None:
-        """Move what waits for `peer` into its queue, as far as there is room; pieces come last."""
+    def _flush(self, peer: RemotePeer, *, amid: bool = False) -> None:
+        """Move what waits for `peer` into its queue, as far as there is room; pieces come last.
+        `amid`: more of a step's are to come."""
         queue = self.peers.queue(peer)
         if queue is None or peer.state is not PeerState.WRITABLE:
             return
         peer.backlog.flush(queue)
         if not peer.backlog and peer.pieces:
             peer.pieces.flush(queue)
-            if not peer.pieces:
+            if not peer.pieces and not amid:
                 self.drained(peer.key)
         if peer.backlog or peer.pieces:
             self._wait_for(peer)

@@ -344,6 +344,8 @@ class TopicDriver(PeerListener):
             sent = self.outbound.send_piece(self.peers[key], topic, piece, more)
             if not sent and machine.pieces is not None:
                 machine.pieces.not_sent(piece, key)
+        for key in dict.fromkeys(key for key, _ in pieces):
+            self.outbound.pieces_handed_over(self.peers[key])
         for key in released:
             self.peers.release(self.peers[key])
 

@@ -196,8 +196,7 @@ class ResilientPubsub(BackpressurePubsub):
             return
         reason = self._frames.fault_of(msg)
         if reason is None:
-            if self._validators.put(forwarder, msg, is_charged=False) is not None:
-                self._validators.start()
+            if self._validators.put_assembled(forwarder, msg):
                 return
             reason = PubsubDrop.VALIDATION_FULL
         self._drop(reason, forwarder, "a message in pieces")

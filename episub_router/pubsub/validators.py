@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -24,6 +25,9 @@ a frame with one message takes."""
 MAX_PEERS = 1024
 """Peers whose budgets are remembered, connected or not: a peer gets nothing by coming back. Chosen:
 many times the connections of one host."""
+
+MOST_ASSEMBLED = 4
+"""Messages in pieces that wait for room; chosen: 64 MiB at most, twice what is in validation."""
 
 _MILLISECONDS = 1000
 
@@ -66,6 +70,7 @@ class Validators:
         self._costs = costs
         self._push = push
         self.traffic = TrafficCount()
+        self._assembled: deque[tuple[ID, Message]] = deque()
         self._running: dict[int, ValidationJob] = {}
         """By the identity of the message object."""
         self._nursery: trio.Nursery | None = None
@@ -75,6 +80,16 @@ class Validators:
         async with trio.open_nursery() as self._nursery:
             self.start()
             await trio.sleep_forever()
+
+    def put_assembled(self, forwarder: ID, message: Message) -> bool:
+        """Add a message that came in pieces, which nobody is charged for. Two of the largest don't
+        fit one peer's share, and there is no other copy: it waits for room. False if
+        `MOST_ASSEMBLED` wait."""
+        if len(self._assembled) >= MOST_ASSEMBLED:
+            return False
+        self._assembled.append((forwarder, message))
+        self.start()
+        return True
 
     def put(
         self, forwarder: ID, message: Message, *, is_charged: bool = True
@@ -113,6 +128,8 @@ class Validators:
 
     def start(self) -> None:
         """Begin as many validations as there are turns for."""
+        while self._assembled and self.put(*self._assembled[0], is_charged=False) is not None:
+            self._assembled.popleft()
         # Not Pubsub's tasks: making one of those takes time in proportion to how many there are.
         while self._nursery is not None and (job := self._queue.next()) is not None:
             self._nursery.start_soon(self._validate, job)

@@ -17,7 +17,7 @@ from episub_router.pubsub import PubsubParams
 from episub_router.pubsub.frames import FrameOverdue, FrameReader, UnfinishedFrames
 from episub_router.pubsub.metering import Meter
 from episub_router.pubsub.validation_queue import ValidationJob, ValidationQueue
-from episub_router.pubsub.validators import Costs
+from episub_router.pubsub.validators import MOST_ASSEMBLED, Costs, Validators
 from episub_router.util.params import Rate
 
 A, B, C = ID(b"a"), ID(b"b"), ID(b"c")
@@ -36,6 +36,31 @@ async def test_what_a_peer_may_cost_is_bounded_and_time_pays(autojump_clock: Moc
     assert costs.is_bankrupt(A)
     await trio.sleep(2)
     assert not costs.is_bankrupt(A)
+
+
+async def test_messages_in_pieces_wait_for_room_where_others_are_refused() -> None:
+    """Of two of the largest that a neighbour brings at once, the second one was lost."""
+    begun: list[int] = []
+    go_on = trio.Event()
+
+    async def push(_: ID, message: Message) -> None:
+        begun.append(message.data[0])
+        await go_on.wait()
+
+    queue = ValidationQueue(1024, 4_000, 20)
+    validators = Validators(queue, Costs(PubsubParams()), push)
+    large = [Message(data=bytes([number]) + bytes(1_500)) for number in range(MOST_ASSEMBLED + 2)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(validators.run)
+        taken = [validators.put_assembled(A, message) for message in large]
+        assert taken == [True] * (MOST_ASSEMBLED + 1) + [False]
+        assert validators.put(A, large[-1]) is None
+        await trio.testing.wait_all_tasks_blocked()
+        assert begun == [0]
+        go_on.set()
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert begun == [*range(MOST_ASSEMBLED + 1)]
 
 
 async def test_a_meter_counts_the_steps_of_its_own_work_only() -> None:
