@@ -247,6 +247,16 @@ RECIPES: dict[str, Recipe] = {
         ),
         _benchmark("three-sites", "three_sites", code=_HOST),
         Recipe(
+            name="fuzz",
+            commands=[
+                ("-m", "tests.security.fuzz", "--frames", "10000000"),
+                ("-m", "tests.security.piece_fuzz", "--frames", "1000000"),
+            ],
+            code=("pubsub", "wire", "net", "protocol"),
+            read=lines_of_rows,
+            alone=True,
+        ),
+        Recipe(
             name="slow-links",
             commands=[
                 ("-m", "tests.benchmarks.slow_links", "--hosts", "20", "--uplink", "20", "50",

@@ -469,6 +469,9 @@ TABLES: dict[str, Table] = {
         "p50 / p99, ms": "{p50_ms} / {p99_ms}", "CPU, ms a delivery": "{cpu_ms}",
         "near links inside": "{near_links_inside_300_s}",
     }),
+    "fuzz": _plain("fuzz", "{frames_of}", "frames of", {
+        "damaged frames read": "{frames}", "refused": "{refused}", "MiB at most": "{mib}",
+    }),
     "slow-links": _plain("slow-links", "{router}: {size_mb} MB, {uplink} Mbit/s",
                          "router: size, uplinks", {
         "first message, all, s": "{first_s}", "then p50 / all, s": "{p50_s} / {all_s}",

@@ -58,7 +58,7 @@ def children(node: Node, source: Node) -> list[bytes]:
     machine = parts(node).topics.joined(TOPIC)
     assert machine is not None
     assert machine.pieces is not None
-    trees = machine.pieces.trees.by_source.values()
+    trees = machine.pieces.trees.values()
     (tree,) = [tree for tree in trees if tree.own == (node is source)]
     return [child for child in tree.children if isinstance(child, bytes)]
 

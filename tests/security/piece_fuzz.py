@@ -7,6 +7,7 @@ Outside CI, where 10^6 frames take too long; test_piece_fuzz.py does 10^5.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import tracemalloc
 from collections.abc import Iterator
@@ -123,7 +124,7 @@ def fuzz(count: int, seed: int) -> tuple[int, int]:
                 whole += 1
         assert len(node.transfers.unfinished()) <= MAX_UNFINISHED
         assert len(node.takers) <= len(_PEERS)
-        assert len(node.trees.by_source) <= MAX_TREES
+        assert len(node.trees) <= MAX_TREES
     return refused, whole
 
 
@@ -135,10 +136,11 @@ def main() -> None:
     tracemalloc.start()
     refused, whole = fuzz(options.frames, options.seed)
     kept, most = tracemalloc.get_traced_memory()
-    print(
-        f"{options.frames:,} frames, {refused:,} parts refused, {whole:,} messages whole and as "
-        f"published; {kept / 2**20:.1f} MiB kept at the end, {most / 2**20:.1f} MiB at most"
-    )
+    row = {
+        "frames_of": "large messages", "frames": options.frames, "refused": refused,
+        "whole": whole, "kept_mib": round(kept / 2**20, 1), "mib": round(most / 2**20, 1),
+    }  # fmt: skip
+    print(json.dumps(row))
 
 
 if __name__ == "__main__":

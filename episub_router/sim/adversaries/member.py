@@ -27,7 +27,7 @@ class Member(Hostile, EpisubNode):
     Its deliveries and drops aren't recorded, and what it sends is counted apart.
     """
 
-    __slots__ = ("_published", "ring", "rounds_ahead")
+    __slots__ = ("_copied", "_published", "ring", "rounds_ahead")
 
     def __init__(self, *arguments: Any) -> None:
         *own, self.ring = arguments
@@ -35,6 +35,8 @@ class Member(Hostile, EpisubNode):
         self.enter_ring()
         self.rounds_ahead = 0
         """How far ahead of the true ones the rounds are that it forges."""
+        self._copied: dict[int, None] = {}
+        """Messages that it has received. Bound: the run's."""
         self._published = 0
         """Messages of sources that it made up."""
 
@@ -96,7 +98,8 @@ class Member(Hostile, EpisubNode):
         message = parcel.message
         if peer not in self.links:
             return
-        if isinstance(message, Gossip) and message.id not in self.topic.broadcast.store:
+        if isinstance(message, Gossip) and message.id not in self._copied:
+            self._copied[message.id] = None  # type: ignore[index]
             others = [other for other in self.neighbors() if other != peer]
             for _ in range(self.copies(message.id)):  # type: ignore[arg-type]
                 self.transmit(replace(message, hops=message.hops + 1), others)
