@@ -172,11 +172,11 @@ def test_a_clock_that_leapt_ahead_once_keeps_nobody_from_sending() -> None:
     """Three days ahead once: nothing could be sent for 48 hours."""
     one, other = One(), One()
     one.send()
-    one.participant.wall_offset += 3 * DAY / 1000
+    one.participant.clock.wall_offset += 3 * DAY / 1000
     _, message = one.send()
     assert (message.lamport or 0) < WALL + DAY / 2
     assert of(other.take(message), fx.Logged) or other.participant.incoming
-    one.participant.wall_offset -= 3 * DAY / 1000
+    one.participant.clock.wall_offset -= 3 * DAY / 1000
     assert one.send()
 
 

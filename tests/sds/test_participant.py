@@ -242,7 +242,7 @@ def test_a_clock_set_back_by_days_is_said_and_recovers() -> None:
     one = One()
     one.now += 3 * 86_400.0
     one.send()
-    one.participant.wall_offset -= 3 * 86_400.0
+    one.participant.clock.wall_offset -= 3 * 86_400.0
     with pytest.raises(ClockAheadError, match="ahead of the time of day, which was set back"):
         one.send()
     assert one.log != []

@@ -32,7 +32,7 @@ from episub_router.sds.store import (
 from episub_router.sds.store.values import Following, Purged
 from episub_router.sds.wire.codec import hash_of
 from tests import children
-from tests.sds.sqlite import pragma, sqlite_limit
+from tests.sds.sqlite import connection, pragma, sqlite_limit
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -381,6 +381,19 @@ def test_altered_rows_of_small_tables_are_not_believed(disk: SqliteStore) -> Non
     assert (len(after.acks), len(after.tombstones), after.departed) == (19, 19, {})
     assert (len(after.log), after.since, after.clock) == (len(before.log) - 1, None, 59)
     store.close()
+
+
+def test_messages_are_counted_once(disk: SqliteStore) -> None:
+    """Each comparison that a peer asked for counted all rows: 250 ms of 100,000."""
+    disk.commit("c", [logged(f"m{n}", n, position=n) for n in range(1, 10)])
+    disk.set_consumed("c", 9)
+    assert disk.count("c") == 9
+    statements: list[str] = []
+    connection(disk).set_trace_callback(statements.append)
+    disk.commit("c", [logged("m10", 10), logged("m9", 9)])
+    disk.commit("c", [fx.Evicted("m1", (1, "m1"), "alice", 1)])
+    assert disk.count("c") == 9
+    assert not [each for each in statements if "count(*)" in each]
 
 
 def test_a_name_that_was_altered_is_no_channels() -> None:

@@ -176,7 +176,7 @@ class SdsChannel:
 
         None where it isn't one of our newest thousand.
         """
-        own = self._driver.own(message_id)
+        own = self._driver.participant.outgoing.get(message_id)
         return Receipt(self._driver, own) if own is not None else None
 
     async def drain(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 -- False, no error
@@ -248,7 +248,7 @@ class SdsChannel:
         """
         driver, cursor = self._driver, Cursor.read(after)
         while True:
-            changed = await self._changes()
+            changed = await driver.changes()
             limit = int((time.time() - hold) * 1000) if hold else MAX_LAMPORT
             found = await driver.of_store(
                 SqliteStore.following, cursor.place, cursor.arrival, limit
@@ -261,13 +261,6 @@ class SdsChannel:
             cursor = Cursor(place, found.arrival)
             for message in await driver.contents.shown([found.stored]):
                 yield replace(message, late=found.late, cursor=str(cursor))
-
-    async def _changes(self) -> trio.Event:
-        """What is set when the log changes. Raises ClosedResourceError for a closed channel."""
-        if self._driver.closed:
-            raise trio.ClosedResourceError("the channel was closed")
-        await trio.lowlevel.checkpoint()
-        return self._driver.changed
 
     async def latest(
         self, before: LogItem | ChannelMessage | None = None, limit: int = _PAGE
@@ -400,7 +393,7 @@ class SdsChannel:
     async def _next(self, after: int, *, ephemeral: bool = True) -> ChannelMessage:
         driver = self._driver
         while True:
-            changed = await self._changes()
+            changed = await driver.changes()
             try:
                 if ephemeral and driver.ephemeral:
                     message, sender = driver.ephemeral.popleft(), ""

@@ -30,8 +30,7 @@ from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import Key, StoredMessage
-from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage, SenderId
-from episub_router.sds.protocol.outgoing import Own
+from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store import SqliteStore, StoreFullError
@@ -85,8 +84,7 @@ class ChannelDriver:
         self.authorize = authorize
         self.counts: Counter[str] = Counter()
         self.ephemeral: deque[Message] = deque(maxlen=_EPHEMERAL)
-        self.changed = trio.Event()
-        """Set, and replaced, when something was delivered or acknowledged."""
+        self._changed = trio.Event()
         self.participant: Participant
         self.nursery: trio.Nursery
         self._interop = interop
@@ -176,7 +174,7 @@ class ChannelDriver:
         if self._topic is None:
             return
         ExchangeServer.of(self.pubsub.host).remove(self)
-        self.changed.set()
+        self._changed.set()
         self.events.close()
         self.access.users.pop(self.store_key, None)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
@@ -195,12 +193,6 @@ class ChannelDriver:
     def closed(self) -> bool:
         return self.nursery.cancel_scope.cancel_called
 
-    def own(self, message_id: MessageId) -> Own | None:
-        return self.participant.outgoing.get(message_id)
-
-    def holders(self, own: Own) -> tuple[SenderId, ...]:
-        return self.participant.outgoing.holders(own)
-
     async def send(self, content: bytes) -> MessageId:
         """On disk when this returns; published soon after.
 
@@ -210,7 +202,7 @@ class ChannelDriver:
         while True:
             while self.participant.must_wait(self._now()):
                 with trio.move_on_after(_ALONE):  # that all are gone is no event
-                    await self._change()
+                    await self.change()
             async with self._lock:  # which others that wait may have had before
                 if not self.participant.must_wait(self._now()):
                     await self._check_room()
@@ -239,12 +231,20 @@ class ChannelDriver:
         """Wait until all is published, and every message of ours acknowledged or expired."""
         await self._outbox.flush()
         while len(self.participant.outgoing):
-            await self._change()
+            await self.change()
 
-    async def _change(self) -> None:
+    async def changes(self) -> trio.Event:
+        """What is set when something is delivered or acknowledged. Raises ClosedResourceError where
+        the channel is closed."""
         if self.closed:
             raise trio.ClosedResourceError("the channel was closed")
-        await self.changed.wait()
+        changed = self._changed  # what changes from now on sets it
+        await trio.lowlevel.checkpoint()
+        return changed
+
+    async def change(self) -> None:
+        """Wait until something is. Raises ClosedResourceError likewise."""
+        await (await self.changes()).wait()
 
     async def flush(self, within: float) -> None:
         """Wait until all is published, for at most `within` seconds."""
@@ -266,7 +266,7 @@ class ChannelDriver:
         seconds without one, it begins with everything."""
         with trio.move_on_after(within):
             while self.participant.joining:
-                await self._change()
+                await self.change()
         await self.act(lambda p, now: p.join_without(now))
         kept = (await self.of_store(SqliteStore.snapshots))[:1]
         return replace(kept[0], state=self.contents.opened(kept[0].state, "")) if kept else None
@@ -284,7 +284,7 @@ class ChannelDriver:
     def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
         """The store has removed these messages."""
         if self.running:
-            self.participant.purged(ids, floor)
+            self.participant.log.purge(ids, floor)
 
     async def _work(self) -> None:
         while True:
@@ -377,7 +377,7 @@ class ChannelDriver:
                     if not isinstance(effect, fx.Change):
                         self.tell(effect)
         if delivered:
-            self._changed()
+            self._change()
         self._wake.set()
         if self._evictions >= TRIM_EVERY:
             self._evictions = 0
@@ -397,9 +397,9 @@ class ChannelDriver:
         self._outbox.forget()
         await self._load()
 
-    def _changed(self) -> None:
-        self.changed.set()
-        self.changed = trio.Event()
+    def _change(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
 
     # The topic
 
@@ -411,10 +411,10 @@ class ChannelDriver:
             self._trace.sent(self.codec.decode(raw), purpose, len(raw))
 
     def _published(self, message_id: MessageId) -> None:
-        own = self.own(message_id)
+        own = self.participant.outgoing.get(message_id)
         if own is not None and not own.published:
             own.published = True
-            self._changed()
+            self._change()
 
     async def stored(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
         """Those of the messages that are logged, or that the application hasn't had."""
@@ -447,7 +447,7 @@ class ChannelDriver:
 
     def _now(self) -> float:
         now = trio.current_time()
-        self.participant.wall_offset = time.time() - now
+        self.participant.clock.wall_offset = time.time() - now
         self.participant.sync.channels = ExchangeServer.of(self.pubsub.host).channels
         return now
 

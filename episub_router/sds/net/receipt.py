@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import trio
-
 from episub_router.sds.net.driver import ChannelDriver
 from episub_router.sds.protocol.message import MessageId, SenderId
-from episub_router.sds.protocol.outgoing import AckStatus, Own
+from episub_router.sds.protocol.outgoing import AckStatus, Outgoing, Own
 
 
 class NotAcknowledgedError(Exception):
@@ -37,7 +35,7 @@ class Receipt:
     @property
     def acked_by(self) -> tuple[SenderId, ...]:
         """The members that have it for certain, in the order in which that became known."""
-        return self._driver.holders(self._own)
+        return self._outgoing.holders(self._own)
 
     async def sent(self) -> None:
         """Wait until it was handed to the network.
@@ -45,7 +43,7 @@ class Receipt:
         Raises trio.ClosedResourceError when the channel is closed meanwhile.
         """
         while not self.published:
-            await self._wait()
+            await self._driver.change()
 
     async def acknowledged(self, by: int = 1) -> None:
         """Wait until `by` other participants have it; bound the wait with a cancel scope.
@@ -56,16 +54,15 @@ class Receipt:
         while len(self.acked_by) < by:
             if self.status is AckStatus.EXPIRED:
                 raise NotAcknowledgedError(f"{self.id} was resent as often as it may be")
-            if self._driver.own(self.id) is None:
+            if self._outgoing.get(self.id) is None:
                 raise NotAcknowledgedError(f"{self.id} is tracked no more")
-            await self._wait()
+            await self._driver.change()
 
     @property
     def _own(self) -> Own:
-        self._last = self._driver.own(self.id) or self._last
+        self._last = self._outgoing.get(self.id) or self._last
         return self._last
 
-    async def _wait(self) -> None:
-        if self._driver.closed:
-            raise trio.ClosedResourceError("the channel was closed")
-        await self._driver.changed.wait()
+    @property
+    def _outgoing(self) -> Outgoing:
+        return self._driver.participant.outgoing

@@ -408,10 +408,6 @@ class Participant:
         self._catchup.asked_by(ask, answer, now)
         return answer
 
-    def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
-        """The store has removed these, and what it has not up to `floor` needn't come again."""
-        self.log.purge(ids, floor)
-
     def peer_up(self, peer: PeerRef, now: Time) -> None:
         """`peer` can be asked."""
         if self.peers.up(peer):
@@ -577,15 +573,6 @@ class Participant:
         name = self._dialect.name(self.me, self.channel_id, lamport, b"")
         raw, new_id = self._codec.encode(replace(draft, message_id=name))
         return [fx.ClockSet(lamport), fx.BroadcastBytes(new_id, raw, Purpose.SYNC)]
-
-    @property
-    def wall_offset(self) -> float:
-        """Unix time minus `now`, in seconds."""
-        return self.clock.wall_offset
-
-    @wall_offset.setter
-    def wall_offset(self, offset: float) -> None:
-        self.clock.wall_offset = offset
 
     def _restore(self, restored: Restored, now: Time) -> None:
         self.clock.value = max(self.clock.value, restored.clock)
