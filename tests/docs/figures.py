@@ -27,6 +27,7 @@ def rendered(text: str) -> str:
         "scenarios": scenarios.scenarios,
         "settings": scenarios.settings,
         "attacks": scenarios.attacks,
+        "faults": scenarios.faults,
         "trace": trace_schema.table,
         "layers": docstrings.layers,
         "modules": docstrings.modules,

@@ -1,4 +1,4 @@
-"""Tables of the simulator's page: the scenarios that ship, and settings with their docstrings."""
+"""Tables for the simulator and the testbed: scenarios that ship, settings, attacks, faults."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, get_args
 from episub_router.sim.adversaries.settings import AnyAttack, Attack
 from episub_router.sim.scenario import loading
 from episub_router.sim.scenario.traffic import TrafficConfig
+from interop.testbed.faults import DEFAULT_AMOUNT, FaultKind
+from tests.docs.counters import meanings
 from tests.docs.docstrings import line
 from tests.docs.parameters import sentences
 
@@ -36,6 +38,16 @@ def attacks(_: str) -> str:
     """What each kind of adversary does."""
     rows = [f"| `{each.kind}` | {line(each.__doc__)} |" for each in get_args(AnyAttack)]
     return "\n".join(["| kind | what it does |", "|---|---|", *rows])
+
+
+def faults(_: str) -> str:
+    """What the testbed does to hosts."""
+    amounts = {kind.value: f"{amount:g}" for kind, amount in DEFAULT_AMOUNT.items()}
+    rows = [
+        f"| `{kind}` | {text} | {amounts.get(kind, '')} |"
+        for kind, text in meanings(FaultKind).items()
+    ]
+    return "\n".join(["| kind | what is done | default `amount` |", "|---|---|---|", *rows])
 
 
 def _shown(default: object) -> str:
