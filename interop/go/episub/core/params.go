@@ -59,6 +59,7 @@ const (
 	maxBadPings    = 3
 	measuredFirst  = 3 // neighbours that never were
 	probePeers     = 4
+	probedEagerly  = 128 // passive peers, at the shortest interval
 	shuffleTimeout = 5 * time.Second
 	shuffleActive  = 3
 	shufflePassive = 4

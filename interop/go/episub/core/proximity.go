@@ -35,7 +35,8 @@ func (t *Topic) farther(rtt time.Duration) *link {
 // probeRound pings some neighbours, asks the nearest passive peer to replace a far one, and others
 // whether they are there.
 func (t *Topic) probeRound() {
-	if t.foundNew {
+	first := t.isFirstProbe()
+	if t.foundNew || first {
 		t.probes.start()
 	} else {
 		t.probes.next()
@@ -49,7 +50,7 @@ func (t *Topic) probeRound() {
 	clear(t.probed)
 	t.measureSome()
 	t.askNearer()
-	if t.allNear() {
+	if first || t.allNear() {
 		return
 	}
 	for _, id := range t.toProbe() {
@@ -60,6 +61,13 @@ func (t *Topic) probeRound() {
 			}
 		})
 	}
+}
+
+// isFirstProbe is whether no neighbour was pinged yet: all may be near.
+func (t *Topic) isFirstProbe() bool {
+	return len(t.links) > 0 && !slices.ContainsFunc(t.links, func(l *link) bool {
+		return l.rtt != nil || l.badPings > 0
+	})
 }
 
 // allNear is whether all measured neighbours are so near, as on a LAN, that no peer could be nearer by what
@@ -173,7 +181,10 @@ func (t *Topic) measure(id peer.ID) {
 		}
 		entry := t.passive.find(id)
 		if t.probed[id] {
-			t.foundNew = t.foundNew || (rtt > 0 && (entry == nil || entry.measured == nil))
+			if rtt > 0 && (entry == nil || entry.measured == nil) {
+				t.found++
+				t.foundNew = t.foundNew || t.found <= probedEagerly
+			}
 			delete(t.probed, id)
 			t.release(id)
 		}

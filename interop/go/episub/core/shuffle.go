@@ -21,9 +21,13 @@ type answered struct {
 	given   []peer.ID
 }
 
+// shuffleRound shuffles with a random member; at rest with a neighbour, which needs no dial.
 func (t *Topic) shuffleRound() {
+	t.shuffle.ttl = 0
+	if t.shuffles.interval == t.shuffles.least {
+		t.shuffle.ttl = shuffleTTL
+	}
 	t.shuffles.next()
-	t.shuffle.ttl = shuffleTTL
 	t.offer()
 }
 

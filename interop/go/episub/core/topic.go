@@ -32,7 +32,8 @@ type Topic struct {
 	refused   table[time.Time]         // when a peer refused a link, ended one or didn't answer
 	measuring map[peer.ID]*pb.Neighbor // requests of others that wait for a round trip
 	probed    map[peer.ID]bool         // passive peers asked in this round; true once they answered
-	foundNew  bool                     // a passive peer was measured for the first time since the last round
+	found     int                      // passive peers that were measured for the first time
+	foundNew  bool                     // one of the first of them was since the last round
 	shuffle   shuffling
 	answered  table[time.Time] // when a peer was sent DISCONNECT as no neighbour
 	leaves    table[uint64]    // the last LEAVE of each source
@@ -74,7 +75,7 @@ func NewTopic(port Port, me peer.ID, name string, policy payload.Policy, seed ui
 	t.missing.timer = timer{t: t, f: t.askMissing}
 	t.trees = newTrees(t)
 	second := time.Second
-	t.growing = t.rounds(5*second/2, 320*second, t.growRound)
+	t.growing = t.rounds(5*second/2, 2560*second, t.growRound)
 	t.shuffles = t.rounds(60*second, 32*60*second, t.shuffleRound)
 	t.checks = t.rounds(10*second, 20*second, t.checkLinks)
 	t.probes = t.rounds(10*second, 640*second, t.probeRound)
