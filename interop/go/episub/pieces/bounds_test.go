@@ -26,7 +26,7 @@ func TestPreamblesThatNobodySignedAreRefused(t *testing.T) {
 	}
 	b.receive(n[1], announced(honest, Mask{})) // its id isn't taken
 	b.receive(n[0], announced(forged, first(1)))
-	if b.refused[preambleRefused] != 2 || !b.transfers.known[honest.preamble.id].announced[n[0]].empty() {
+	if b.refused[preambleRefused] != 2 || !b.transfers.known[honest.preamble.id].has[n[0]].empty() {
 		t.Errorf("%v", b.refused)
 	}
 	for _, hops := range []uint32{0, maxHops + 1} {
@@ -48,7 +48,7 @@ func TestAPreambleIsKnownByWhatIsSigned(t *testing.T) {
 	b.receive(n[0], other)
 	b.receive(n[1], announced(c, first(1)))
 	known := b.transfers.known[c.preamble.id]
-	if known == nil || known.announced[n[0]] != first(2) || known.announced[n[1]] != first(1) || known.wire.Key != nil {
+	if known == nil || known.has[n[0]] != first(2) || known.has[n[1]] != first(1) || known.wire.Key != nil {
 		t.Errorf("%v, %v", known, b.refused)
 	}
 }
@@ -184,7 +184,7 @@ func TestASlowDripIsGivenUp(t *testing.T) {
 }
 
 func TestWaitingForAPlaceEnds(t *testing.T) {
-	n := ids(t, 4)
+	n := ids(t, 5)
 	b, c := newTable(t, n...), newWriter(t, "author").cut(20_000)
 	b.receive(n[0], announced(c, Mask{}))
 	if asked, _ := b.places(n[0]); asked != 1 {
@@ -194,17 +194,17 @@ func TestWaitingForAPlaceEnds(t *testing.T) {
 		b.receive(id, &pb.PieceGraft{Source: []byte(c.preamble.source)})
 	}
 	tr := b.trees.get(c.preamble.source)
-	if _, refused := b.places(n[3]); len(tr.waiting) != maxChildren || refused != 1 {
+	if _, refused := b.places(n[4]); len(tr.waiting) != maxChildren+1 || refused != 1 {
 		t.Errorf("%d wait", len(tr.waiting))
 	}
 	b.forgetSent()
 	b.run(waitTime)
-	for _, id := range n[:3] {
+	for _, id := range n[:4] {
 		if _, left := b.places(id); left != 1 {
 			t.Errorf("%v", b.sent[id])
 		}
 	}
-	if len(tr.waiting) != 0 || tr.asking != "" || tr.retryAt.IsZero() {
+	if len(tr.waiting) != 0 || tr.asking != "" || tr.askAt.IsZero() {
 		t.Error("nobody has a place, and that is asked again later")
 	}
 	b.Receive(n[1], offerOf(place{c.preamble.source, 5}))
@@ -222,6 +222,7 @@ func TestANewNeighbourIsAnnouncedWhatItMissed(t *testing.T) {
 	b, w := newTable(t, n[0]), newWriter(t, "author")
 	old, fresh := w.cut(20_000), w.cut(20_000)
 	b.Publish(old)
+	b.receive(n[0], announced(old, old.preamble.everything())) // somebody has it
 	b.run(recent + time.Second)
 	b.Up(n[1])
 	b.Publish(fresh)

@@ -13,13 +13,12 @@ import (
 // How the narrow tree of a source is built: places are offered, asked for, given and refused.
 
 const (
-	answerTime   = time.Second
-	waitTime     = 300 * time.Millisecond // of one that only announced a message
-	retryTime    = time.Second
-	mostDoubling = 4
-	worthMoving  = 30 // milliseconds that another way must save
-	hopTime      = 20 // that a piece takes through one node
-	usualLink    = 50 // of the way to a neighbour of which nothing is known
+	answerTime  = time.Second
+	waitTime    = 300 * time.Millisecond // of one that only announced a message
+	retryTime   = time.Second
+	worthMoving = 30 // milliseconds that another way must save
+	hopTime     = 20 // that a piece takes through one node
+	usualLink   = 50 // of the way to a neighbour of which nothing is known
 )
 
 // rankBelow is our rank as a child of a neighbour of this rank.
@@ -81,8 +80,11 @@ func (m *Machine) onOffer(from peer.ID, message *pb.PieceOffer) {
 		if t.own {
 			continue
 		}
-		t.setOffer(from, offered.rank, false)
-		t.refused.remove(from)
+		now := m.port.Now()
+		t.setOffer(from, offered.rank, now, false)
+		if !t.barred[from].After(now.Add(retryTime)) { // it has refused, and not failed
+			delete(t.barred, from)
+		}
 		switch {
 		case !message.GetAccepted():
 			m.seek(t)
@@ -99,18 +101,17 @@ func (m *Machine) onOffer(from peer.ID, message *pb.PieceOffer) {
 
 // attach makes a neighbour the parent.
 func (m *Machine) attach(t *tree, parent peer.ID, rank int) {
-	t.asking, t.askingUntil, t.retryAt, t.retries = "", time.Time{}, time.Time{}, 0
+	t.asking, t.askAt = "", time.Time{}
 	if t.children.has(parent) || (len(t.children) > 0 && rank >= t.rank) {
 		// Nearer when we asked; below us it would close a circle.
 		m.sendPrune(parent, t.source)
-		t.refused.add(parent)
+		t.bar(parent, m.port.Now().Add(retryTime))
 		m.seek(t)
 		return
 	}
 	before := t.parent
 	if before != "" && before != parent {
 		m.sendPrune(before, t.source)
-		t.former = before
 	}
 	t.parent, t.pushedAt = parent, m.port.Now()
 	m.takeRank(t, rank)
@@ -118,7 +119,6 @@ func (m *Machine) attach(t *tree, parent peer.ID, rank int) {
 		m.improve(t)
 		return
 	}
-	t.refused = nil
 	t.stopWaiting(parent) // it found another place
 	waiting := t.waiting
 	t.waiting = nil
@@ -148,25 +148,19 @@ func (m *Machine) improve(t *tree) {
 	if t.parent == "" || t.asking != "" || m.transfers.isUnderWay(t.source) {
 		return
 	}
-	now := m.port.Now()
-	t.forgetFailures(now)
 	best, shortest := peer.ID(""), t.rank-worthMoving+1
-	for _, o := range t.candidates(m.givers()) {
+	for _, o := range m.candidates(t) {
 		if way := m.rankBelow(o.from, o.rank); t.announcers.has(o.from) && way < shortest {
 			best, shortest = o.from, way
 		}
 	}
 	if best != "" {
-		t.asking, t.askingUntil = best, now.Add(answerTime)
-		m.askForPlace(t, best)
+		m.askForPlace(t, best, answerTime)
 	}
 }
 
-// notePushed: a neighbour that was asked for a place pushes, so its answer was lost.
-func (m *Machine) notePushed(t *tree, from peer.ID) {
-	if rank, known := t.offer(from); known && rank < maxRank {
-		m.attach(t, from, rank)
-	}
+func (m *Machine) candidates(t *tree) []offer {
+	return t.candidates(m.givers(), m.port.Now(), m.port.RTT)
 }
 
 // seek asks for a place, if we need one and haven't asked.
@@ -175,14 +169,14 @@ func (m *Machine) seek(t *tree) {
 		return
 	}
 	now := m.port.Now()
-	found := t.candidates(m.givers())
+	found := m.candidates(t)
 	if len(found) == 0 && len(t.children) > 0 {
 		// Only those below us, or as far, have places. Without children we may take any.
 		for _, child := range t.children {
 			m.sendPrune(child, t.source)
 		}
 		t.children = nil
-		found = t.candidates(m.givers())
+		found = m.candidates(t)
 	}
 	if len(found) == 0 {
 		waiting := t.waiting
@@ -190,8 +184,8 @@ func (m *Machine) seek(t *tree) {
 		for _, w := range waiting {
 			m.refusePlace(w.id, t.source, t)
 		}
-		if at := now.Add(retryTime << t.retries); t.retryAt.IsZero() || at.Before(t.retryAt) {
-			t.retryAt = at
+		if at := now.Add(retryTime); m.transfers.isUnderWay(t.source) && (t.askAt.IsZero() || at.Before(t.askAt)) {
+			t.askAt = at
 		}
 		return
 	}
@@ -199,11 +193,12 @@ func (m *Machine) seek(t *tree) {
 	if found[0].rank >= maxRank {
 		patience = waitTime
 	}
-	t.asking, t.askingUntil, t.retryAt = found[0].from, now.Add(patience), time.Time{}
-	m.askForPlace(t, t.asking)
+	m.askForPlace(t, found[0].from, patience)
 }
 
-func (m *Machine) askForPlace(t *tree, of peer.ID) {
+// askForPlace asks a neighbour, which has so long to answer.
+func (m *Machine) askForPlace(t *tree, of peer.ID, patience time.Duration) {
+	t.asking, t.askAt = of, m.port.Now().Add(patience)
 	message := &pb.PieceGraft{Source: []byte(t.source)}
 	known := m.transfers.ofSource(t.source)
 	for _, found := range known[max(0, len(known)-maxWants):] {
@@ -217,30 +212,29 @@ func (m *Machine) askForPlace(t *tree, of peer.ID) {
 // fireTrees asks others where an answer is overdue, or all had refused.
 func (m *Machine) fireTrees(now time.Time) {
 	for _, t := range slices.Clone(m.trees) {
-		if t.asking != "" && !t.askingUntil.After(now) {
-			t.refused.add(t.asking)
+		if t.askAt.IsZero() || t.askAt.After(now) {
+			continue
+		}
+		t.askAt = time.Time{}
+		if t.asking != "" {
+			if t.bar(t.asking, now.Add(retryTime)); !m.transfers.isUnderWay(t.source) {
+				t.forgetOffer(t.asking) // until it says so again
+			}
 			if !t.children.has(t.asking) {
 				m.sendPrune(t.asking, t.source)
 			}
-			t.asking, t.askingUntil = "", time.Time{}
-			m.seek(t)
+			t.asking = ""
 		}
-		if !t.retryAt.IsZero() && !t.retryAt.After(now) {
-			m.startOver(t, now)
-		}
+		m.seek(t)
 	}
 }
 
-func (m *Machine) startOver(t *tree, now time.Time) {
-	t.retryAt = time.Time{}
-	underWay := m.transfers.isUnderWay(t.source)
-	if t.stands() || (!underWay && now.Sub(t.usedAt) > treeIdle) {
-		return
+// noteSize: a long message leaves no room for the children that only a tree of short ones may have.
+func (m *Machine) noteSize(t *tree, size int) {
+	t.longest = max(t.longest, size)
+	for len(t.children) > t.mostChildren() {
+		last := t.children[len(t.children)-1]
+		t.children.remove(last)
+		m.refusePlace(last, t.source, t)
 	}
-	t.forgetFailures(now)
-	if t.retries = min(t.retries+1, mostDoubling); underWay {
-		t.retries = 0
-	}
-	t.refused = nil
-	m.seek(t)
 }

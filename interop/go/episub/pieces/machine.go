@@ -58,6 +58,7 @@ type Machine struct {
 	takers    peers // neighbours that take pieces
 	greetings greetings
 	liars     map[peer.ID]bool // neighbours that sent a bad piece, or a forged preamble
+	wanted    []wanting        // the oldest first
 	transfers transfers
 	trees     trees
 	next      time.Time // when the only timer fires; zero if there is none
@@ -120,7 +121,8 @@ func (m *Machine) takeUp(id peer.ID) {
 	}
 	m.takers.add(id)
 	for _, t := range m.transfers.all() {
-		if !t.isWhole() || !t.wholeAt.Before(since.Add(-recent)) {
+		unheard := t.bringer == "" && len(t.has) == 0
+		if !t.isWhole() || !t.wholeAt.Before(since.Add(-recent)) || unheard {
 			m.announce(t, id)
 		}
 	}
@@ -175,7 +177,7 @@ func (m *Machine) Clear() {
 		m.port.ForgetAll(id)
 	}
 	m.transfers.clear()
-	m.trees, m.takers = nil, nil
+	m.trees, m.takers, m.wanted = nil, nil, nil
 	clear(m.greetings)
 	m.disarm()
 }
@@ -213,11 +215,13 @@ func (m *Machine) deadline() time.Time {
 		consider(to.again)
 	}
 	for _, t := range m.trees {
-		consider(t.askingUntil)
-		consider(t.retryAt)
+		consider(t.askAt)
 	}
 	for _, t := range m.transfers.unfinished {
 		consider(t.due)
+	}
+	for _, w := range m.wanted {
+		consider(w.at)
 	}
 	if len(m.transfers.whole) > 0 {
 		consider(m.transfers.whole[0].wholeAt.Add(keptFor))
@@ -246,6 +250,7 @@ func (m *Machine) arm() {
 		now := m.port.Now()
 		m.fireTrees(now)
 		m.fireTransfers(now)
+		m.fireWanted(now)
 		for _, id := range m.greetings.due(now) {
 			m.sendOffer(id, false)
 		}

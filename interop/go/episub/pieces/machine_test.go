@@ -232,7 +232,7 @@ func childOf(t *testing.T, neighbors ...peer.ID) (*table, *Cut) {
 }
 
 func TestAMessageIsPutTogetherAndPassedOn(t *testing.T) {
-	n := ids(t, 4)
+	n := ids(t, 5)
 	b, c := childOf(t, n...)
 	source := []byte(c.preamble.source)
 	for _, id := range n[1:] {
@@ -240,13 +240,13 @@ func TestAMessageIsPutTogetherAndPassedOn(t *testing.T) {
 			{Id: c.preamble.wire.Id, Missing: first(c.preamble.count()).bytes()},
 		}})
 	}
-	instead := b.sent[n[3]][0].GetPiecePrune().GetInstead() // two have the places
-	if len(instead) != 2 || string(instead[0]) != string(n[1]) || string(instead[1]) != string(n[2]) {
-		t.Errorf("%v", b.sent[n[3]])
+	instead := b.sent[n[4]][0].GetPiecePrune().GetInstead() // three have the places of a short message
+	if len(instead) != 3 || string(instead[0]) != string(n[1]) || string(instead[1]) != string(n[2]) {
+		t.Errorf("%v", b.sent[n[4]])
 	}
 	for i, piece := range c.pieces {
 		b.receive(n[0], piece)
-		if len(b.pushed[n[1]]) != i+1 || len(b.pushed[n[2]]) != i+1 || len(b.pushed[n[3]]) > 0 {
+		if len(b.pushed[n[1]]) != i+1 || len(b.pushed[n[2]]) != i+1 || len(b.pushed[n[4]]) > 0 {
 			t.Fatalf("%d: %v", i, b.pushed)
 		}
 	}
@@ -254,15 +254,15 @@ func TestAMessageIsPutTogetherAndPassedOn(t *testing.T) {
 		t.Fatalf("%d messages", len(b.whole))
 	}
 	b.receive(n[0], c.pieces[0])
-	b.receive(n[3], c.pieces[0])
+	b.receive(n[4], c.pieces[0])
 	if len(b.whole) != 1 || b.refused[pieceLate] != 2 {
 		t.Errorf("again: %v", b.refused)
 	}
-	b.receive(n[3], &pb.PieceGraft{Wants: []*pb.PieceWant{
+	b.receive(n[4], &pb.PieceGraft{Wants: []*pb.PieceWant{
 		{Id: c.preamble.wire.Id, Missing: one(2).or(one(400)).bytes()},
 	}})
-	if !slices.Equal(b.pushed[n[3]], []int{2}) {
-		t.Errorf("asked for one: %v", b.pushed[n[3]])
+	if !slices.Equal(b.pushed[n[4]], []int{2}) {
+		t.Errorf("asked for one: %v", b.pushed[n[4]])
 	}
 	b.run(keptFor)
 	if len(b.transfers.known) > 0 || !b.transfers.over[c.preamble.id] {
@@ -308,13 +308,16 @@ func TestAParentThatLiesIsLeftAndAskedForNothing(t *testing.T) {
 	}
 }
 
-func TestPiecesThatNobodyAskedForAreRefused(t *testing.T) {
+func TestAPieceIsTakenWhoeverSentItWhereItsProofHolds(t *testing.T) {
 	n := ids(t, 2)
 	b, c := childOf(t, n...)
 	b.receive(n[1], c.pieces[0])
-	b.receive(n[0], newWriter(t, "author").cut(9000).pieces[0])
-	if b.refused[unsolicited] != 2 || !b.transfers.known[c.preamble.id].have.empty() {
-		t.Errorf("%v", b.refused)
+	unknown := newWriter(t, "author").cut(9000)
+	for range 2 { // its preamble is asked for, once in a while
+		b.receive(n[0], unknown.pieces[0])
+	}
+	if b.refused[unsolicited] != 2 || b.transfers.known[c.preamble.id].have != one(0) || len(b.sent[n[0]]) != 1 {
+		t.Errorf("%v, %v", b.refused, b.sent[n[0]])
 	}
 	for _, change := range []func(*pb.Piece){
 		func(p *pb.Piece) { p.Data = nil },

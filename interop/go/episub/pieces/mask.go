@@ -65,14 +65,13 @@ func (m Mask) Indices() []int {
 	return found
 }
 
-// lowest are the first `count` pieces of the set.
-func (m Mask) lowest(count int) Mask {
-	found := m.Indices()
-	var kept Mask
-	for _, index := range found[:min(count, len(found))] {
-		kept = kept.or(one(index))
+// maskOf are these pieces.
+func maskOf(indices []int) Mask {
+	var m Mask
+	for _, index := range indices {
+		m = m.or(one(index))
 	}
-	return kept
+	return m
 }
 
 // bytes is the mask as it goes over the wire, without zeros at its end.

@@ -43,13 +43,16 @@ func (m *Machine) refusePlace(id peer.ID, source string, t *tree) {
 func (m *Machine) accept(t *tree, child peer.ID, wants []want) {
 	t.children.add(child)
 	now := m.port.Now()
-	t.usedAt = now
 	m.sendOffer(child, true, t)
 	for _, found := range m.transfers.ofSource(t.source) {
 		index := slices.IndexFunc(wants, func(w want) bool { return w.id == found.id })
 		switch {
 		case index >= 0:
-			found.taken[child] = found.everything().without(wants[index].missing)
+			lacked := found.everything().and(wants[index].missing)
+			found.noteHas(child, found.everything().without(lacked))
+			if !found.noteLacks(child, lacked) {
+				continue
+			}
 		case found.isWhole() && now.Sub(found.wholeAt) >= recent:
 			continue // it may be long past; a newcomer is announced it when it says hello
 		default:
@@ -83,59 +86,54 @@ func (m *Machine) onPrune(from peer.ID, message *pb.PiecePrune) {
 		return
 	}
 	if t.asking == from {
-		t.asking, t.askingUntil = "", time.Time{}
+		t.asking, t.askAt = "", time.Time{}
 	}
 	if t.parent == from {
 		t.parent = ""
 	}
-	t.refused.add(from)
+	now := m.port.Now()
+	t.bar(from, now.Add(retryTime))
 	for _, child := range readNamed(message) {
 		if m.takers.has(child) {
 			// Its rank isn't known; with children of our own we wait for its own word.
-			t.setOffer(child, maxRank, true)
+			t.setOffer(child, maxRank, now, true)
 		}
 	}
 	m.seek(t)
 	m.improve(t)
 }
 
-// leaveParent looks for another parent.
-func (m *Machine) leaveParent(t *tree) {
+// leaveParent looks for another parent: this one is too slow, or has failed, as it brought nothing. Where
+// all but our children have failed it was probably not them.
+func (m *Machine) leaveParent(t *tree, failed bool) {
+	now := m.port.Now()
 	if t.parent != "" {
 		m.sendPrune(t.parent, t.source)
-		t.refused.add(t.parent)
-		t.former, t.parent = t.parent, ""
-	}
-	m.seek(t)
-}
-
-// leaveFailedParent: the parent brings nothing, and is no candidate for a while. Where all but our
-// children have failed it was probably not them.
-func (m *Machine) leaveFailedParent(t *tree) {
-	now := m.port.Now()
-	t.forgetFailures(now)
-	if t.parent != "" {
-		t.failed[t.parent] = now
+		wait := retryTime
+		if failed {
+			wait = failedFor
+		}
+		t.bar(t.parent, now.Add(wait))
+		t.parent = ""
 	}
 	others := slices.ContainsFunc(m.givers(), func(id peer.ID) bool {
-		_, failed := t.failed[id]
-		return !failed && !t.children.has(id)
+		return !t.barred[id].After(now.Add(retryTime)) && !t.children.has(id)
 	})
 	if !others {
-		clear(t.failed)
+		clear(t.barred)
 	}
-	m.leaveParent(t)
+	m.seek(t)
 }
 
 // judgeParent: a message is whole, and a parent from before it that brought nothing of it has failed.
 func (m *Machine) judgeParent(found *transfer) {
 	t := m.trees.get(found.source)
 	switch {
-	case t == nil || t.parent == "":
-	case !t.pushedAt.Before(found.announcedAt):
-		m.improve(t)
+	case t == nil:
+	case t.parent != "" && t.pushedAt.Before(found.announcedAt):
+		m.leaveParent(t, true)
 	default:
-		m.leaveFailedParent(t)
+		m.improve(t)
 	}
 }
 
@@ -144,9 +142,9 @@ func (m *Machine) leave(id peer.ID) {
 	for _, t := range slices.Clone(m.trees) {
 		switch id {
 		case t.parent:
-			m.leaveParent(t)
+			m.leaveParent(t, true)
 		case t.asking:
-			t.asking, t.askingUntil = "", time.Time{}
+			t.asking, t.askAt = "", time.Time{}
 			m.sendPrune(id, t.source)
 			m.seek(t)
 		}

@@ -12,12 +12,11 @@ import (
 // Missing pieces: asked of the parent first, then of all neighbours that may have them.
 
 const (
-	giveUpAfter  = 20 * time.Second      // without a new piece
-	emptyAfter   = 10 * time.Second      // likewise, where not one has come
-	slowest      = 16 << 10              // bytes a second that a message comes at, or it is given up
-	atOnce       = 3                     // neighbours asked beside each other
-	piecesAtOnce = 16                    // asked of one
-	againAfter   = 50 * time.Millisecond // others are asked, where all that were say that they wait
+	giveUpAfter  = 20 * time.Second // without a new piece
+	emptyAfter   = 10 * time.Second // likewise, where not one has come
+	slowest      = 16 << 10         // bytes a second that a message comes at, or it is given up
+	atOnce       = 3                // neighbours asked beside each other
+	piecesAtOnce = 16               // asked of one
 )
 
 func (m *Machine) ask(t *transfer, of peer.ID, mask Mask) {
@@ -53,7 +52,7 @@ func (t *transfer) isHopeless(now time.Time) bool {
 
 func (m *Machine) pull(t *transfer, now time.Time) {
 	found := m.trees.use(t.source, now)
-	strike := t.strikes
+	parent, strike := found.parent, t.strikes
 	t.strikes++
 	unanswered := peers{}
 	for id, pulled := range t.pulled {
@@ -63,70 +62,56 @@ func (m *Machine) pull(t *transfer, now time.Time) {
 		}
 		t.pulled[id] = Mask{}
 	}
-	t.pulledAt, t.due = now, now.Add(t.patience())
-	if found.parent != "" && strike == 0 {
+	wait := t.patience(now)
+	if parent != "" && strike == 0 && !t.isOverdue(now) {
 		// What was lost on the way; or it says what it has, if it is waiting itself.
-		m.ask(t, found.parent, t.missing())
-		t.due = later(t.due, now.Add(2*m.port.RTT(found.parent)))
-		return
+		m.ask(t, parent, t.missing())
+		wait = max(wait, 2*m.port.RTT(parent))
+	} else {
+		if parent != "" && (unanswered.has(parent) || strike == 2) {
+			m.leaveParent(found, unanswered.has(parent) && found.pushedAt.Before(t.announcedAt))
+		}
+		m.seek(found)
+		m.askSeveral(t, now)
 	}
-	switch {
-	case found.parent == "":
-	case unanswered.has(found.parent) && m.isSilent(found.parent, t.source):
-		m.leaveFailedParent(found)
-	case strike == 2:
-		m.leaveParent(found)
-	}
-	m.seek(found)
-	m.askSeveral(t, strike)
+	t.due = now.Add(wait)
 }
 
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-// isSilent tells whether a neighbour has neither announced nor brought anything of what is under way.
-func (m *Machine) isSilent(id peer.ID, source string) bool {
-	return !slices.ContainsFunc(m.transfers.unfinished, func(t *transfer) bool {
-		_, announced := t.announced[id]
-		return t.source == source && (announced || !t.taken[id].empty())
-	})
-}
-
-// askSeveral asks some neighbours for different pieces each, others at each turn: those first that said
-// to have what is missing, then others that announced it, and last those that were asked in vain. Those that
-// announced nothing know of it from us, and say nothing when they get it elsewhere, or never answer.
-func (m *Machine) askSeveral(t *transfer, turn int) {
+// askSeveral asks some neighbours for different pieces each: those first that said to have what is
+// missing, then others that said something, and last those that were asked in vain.
+func (m *Machine) askSeveral(t *transfer, now time.Time) {
 	missing := t.missing()
-	known := m.givers()
-	if len(known) > 0 {
-		shift := turn % len(known)
-		known = slices.Concat(known[shift:], known[:shift])
-	}
-	order := func(id peer.ID) int {
+	despair := func(id peer.ID) int {
+		has, known := t.has[id]
 		place := 0
 		if t.vain[id] {
-			place += 3
+			place += 4
 		}
-		if has, announced := t.announced[id]; !announced {
+		if !known {
 			place += 2
-		} else if has.and(missing).empty() {
+		}
+		if has.and(missing).empty() {
 			place++
 		}
 		return place
 	}
-	slices.SortStableFunc(known, func(a, b peer.ID) int { return order(a) - order(b) })
+	known := m.givers()
+	slices.SortStableFunc(known, func(a, b peer.ID) int { return despair(a) - despair(b) })
+	left := missing
 	for _, id := range known[:min(atOnce, len(known))] {
-		asked := t.announced[id].and(missing)
+		asked := t.has[id].and(left)
 		if asked.empty() {
-			asked = missing
+			asked = left
 		}
-		if asked = asked.lowest(piecesAtOnce); !asked.empty() {
+		pieces := asked.Indices()
+		if t.isOverdue(now) { // a slow parent goes on with the first ones
+			pieces = pieces[max(0, len(pieces)-piecesAtOnce):]
+		} else {
+			pieces = pieces[:min(len(pieces), piecesAtOnce)]
+		}
+		if asked = maskOf(pieces); !asked.empty() {
 			m.ask(t, id, asked)
-			missing = missing.without(asked)
+			left = left.without(asked)
 		}
 	}
 }
@@ -143,35 +128,9 @@ func (m *Machine) onWants(from peer.ID, wants []want) {
 		if wanted.empty() || !wanted.without(t.have).empty() {
 			m.announce(t, from)
 		}
-		// Asked for again, so it was lost.
 		wanted = wanted.without(t.crossing(from, m.port.Now()))
-		t.taken[from] = t.taken[from].without(wanted)
-		m.push(t, from, wanted)
-	}
-}
-
-// onProgress: a neighbour that was asked has said what it has. If that is nothing for us it waits
-// itself.
-func (m *Machine) onProgress(from peer.ID, t *transfer) {
-	pulled := t.pulled[from]
-	if pulled.empty() || t.isWhole() {
-		return
-	}
-	has := pulled.and(t.announced[from])
-	t.pulled[from] = has // those are on their way
-	if !has.empty() {
-		return
-	}
-	now, found := m.port.Now(), m.trees.get(t.source)
-	switch {
-	case found != nil && found.parent == from && t.strikes <= 1:
-		// The gap is further up, and those next to it fill it.
-		if t.strikes == 1 {
-			t.due = now.Add(t.patience())
-		}
-	case !t.isAsked():
-		if again := later(now, t.pulledAt.Add(againAfter)); again.Before(t.due) {
-			t.due = again
+		if t.noteLacks(from, wanted) {
+			m.push(t, from, wanted)
 		}
 	}
 }

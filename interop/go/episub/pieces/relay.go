@@ -3,6 +3,8 @@ package pieces
 import (
 	"bytes"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
@@ -31,6 +33,7 @@ func (m *Machine) Publish(cut *Cut) {
 	for _, id := range m.takers {
 		m.announce(own, id)
 	}
+	m.noteSize(t, p.size())
 	if len(t.children) == 0 {
 		m.offerPlaces(t)
 	}
@@ -54,7 +57,7 @@ func (m *Machine) own(t *tree) {
 		m.refusePlace(w.id, t.source, nil)
 	}
 	children := t.children
-	*t = *newTree(t.source, true, t.usedAt)
+	*t = *newTree(t.source, true, m.port.Now())
 	t.children = children
 }
 
@@ -66,8 +69,8 @@ func (m *Machine) announce(t *transfer, to peer.ID) {
 
 // push sends a neighbour pieces that are here and that it hasn't got.
 func (m *Machine) push(t *transfer, to peer.ID, mask Mask) {
-	mask = mask.and(t.have).without(t.taken[to])
-	t.noteTaken(to, mask)
+	mask = mask.and(t.have).without(t.has[to])
+	t.noteHas(to, mask)
 	for _, index := range mask.Indices() {
 		m.port.Push(to, t.pieces[index])
 	}
@@ -94,28 +97,34 @@ func (m *Machine) onAnnounce(from peer.ID, message *pb.PieceAnnounce) {
 		if t = m.takeOn(from, p, hops); t == nil {
 			return
 		}
-		t.announced[from] = have
 		m.onNew(from, t)
 	}
+	_, asked := t.pulled[from]
 	if found := m.trees.get(p.source); found != nil {
-		found.announcers.add(from)
+		if !asked { // else it may know of it from us
+			found.announcers.add(from)
+		}
 		if hops <= t.hops && !found.stands() {
 			// It had it before us, as all that it may wait for: nobody waits in a circle.
-			found.setOffer(from, maxRank, true)
+			found.setOffer(from, maxRank, m.port.Now(), true)
 		}
 	}
-	have = have.and(t.everything())
-	t.announced[from] = have
-	t.noteTaken(from, have)
-	if _, asked := t.pulled[from]; asked {
-		m.onProgress(from, t)
+	t.noteHas(from, have.and(t.everything()))
+	if asked {
+		t.pulled[from] = t.pulled[from].and(have) // the rest doesn't come: it waits itself
+	}
+	if !have.empty() {
+		delete(t.vain, from)
 	}
 }
 
 // takeOn begins a new message, if there is room and its author has signed the preamble; else nil.
 func (m *Machine) takeOn(from peer.ID, p *preamble, hops uint32) *transfer {
-	if m.liars[from] || !m.transfers.hasRoom(p, from) {
+	if m.liars[from] || !m.transfers.makeRoom(p, from, m.port.Now()) {
 		m.port.Refused(from, preambleRefused)
+		if !m.liars[from] {
+			m.want(from, p.id)
+		}
 		return nil
 	}
 	switch err := m.policy.CheckPreamble(m.topic, p.wire); {
@@ -135,6 +144,7 @@ func (m *Machine) onNew(from peer.ID, t *transfer) {
 	now := m.port.Now()
 	found := m.trees.use(t.source, now)
 	found.announcers = nil
+	m.noteSize(found, t.size())
 	for _, id := range found.children { // they wait for it
 		if id != from {
 			m.announce(t, id)
@@ -146,10 +156,7 @@ func (m *Machine) onNew(from peer.ID, t *transfer) {
 		}
 	}
 	if !found.stands() {
-		if found.asking == "" {
-			found.refused = nil
-		}
-		found.setOffer(from, maxRank, true)
+		found.setOffer(from, maxRank, now, true)
 		m.seek(found)
 	}
 	t.due = now.Add(firstPatience)
@@ -168,7 +175,7 @@ func (m *Machine) onPiece(from peer.ID, message *pb.Piece) {
 		m.port.Refused(from, pieceInvalid)
 		return
 	case t == nil:
-		m.refuseUnasked(from, m.transfers.over[string(piece.Id)])
+		m.onUnknown(from, string(piece.Id))
 		return
 	case !bytes.Equal(piece.Root, t.wire.Root): // the author has signed two preambles
 		m.port.Refused(from, preambleRefused)
@@ -178,19 +185,13 @@ func (m *Machine) onPiece(from peer.ID, message *pb.Piece) {
 		return
 	}
 	now := m.port.Now()
-	pulled, asked := t.pulled[from]
 	found := m.trees.get(t.source)
-	pushes := found != nil && (from == found.parent || from == found.asking || from == found.former)
-	if !pushes && !asked {
-		m.refuseUnasked(from, t.have.has(index))
-		return
-	}
-	inTurn := found != nil && found.parent == from && !pulled.has(index)
+	inTurn := found != nil && found.parent == from && !t.pulled[from].has(index)
 	if inTurn {
 		found.pushedAt = now
 	}
 	if t.have.has(index) {
-		t.noteTaken(from, one(index))
+		t.noteHas(from, one(index))
 		m.port.Refused(from, pieceLate)
 		return
 	}
@@ -198,17 +199,12 @@ func (m *Machine) onPiece(from peer.ID, message *pb.Piece) {
 		m.onLie(from, pieceInvalid)
 		return
 	}
-	if found != nil && found.asking == from && !asked {
-		m.notePushed(found, from)
-		inTurn = found.parent == from
-	}
 	piece.Id = t.wire.Id
 	t.add(piece, now)
-	t.noteTaken(from, one(index))
+	t.noteHas(from, one(index))
 	delete(t.vain, from)
-	t.came(index)
 	if found != nil {
-		found.usedAt, found.carried = now, true
+		found.carried = true
 		for _, child := range found.children {
 			m.push(t, child, one(index))
 		}
@@ -222,16 +218,51 @@ func (m *Machine) onPiece(from peer.ID, message *pb.Piece) {
 	case (found == nil || found.parent == "") && !t.isAsked():
 		t.due = now // ask for the next ones
 	default:
-		t.due = now.Add(t.patience())
+		t.due = now.Add(t.patience(now))
 	}
 }
 
-func (m *Machine) refuseUnasked(from peer.ID, here bool) {
-	if here {
+// onUnknown: a piece of a message that isn't under way. Its preamble was lost, or gave way.
+func (m *Machine) onUnknown(from peer.ID, id string) {
+	if m.transfers.over[id] {
 		m.port.Refused(from, pieceLate)
-	} else {
-		m.port.Refused(from, unsolicited)
+		return
 	}
+	m.port.Refused(from, unsolicited)
+	asked := slices.ContainsFunc(m.wanted, func(w wanting) bool { return w.id == id && w.of == from })
+	if !asked {
+		m.want(from, id)
+		m.askForPreamble(from, id)
+	}
+}
+
+// wanting is a message whose preamble a neighbour is to be asked for, once others have had their time.
+type wanting struct {
+	id string
+	of peer.ID
+	at time.Time
+}
+
+func (m *Machine) want(from peer.ID, id string) {
+	m.wanted = slices.DeleteFunc(m.wanted, func(w wanting) bool { return w.id == id })
+	m.wanted = append(m.wanted, wanting{id, from, m.port.Now().Add(idleAfter)})
+	m.wanted = m.wanted[max(0, len(m.wanted)-maxUnfinished):]
+}
+
+func (m *Machine) fireWanted(now time.Time) {
+	for len(m.wanted) > 0 && !m.wanted[0].at.After(now) {
+		w := m.wanted[0]
+		m.wanted = m.wanted[1:]
+		if m.takers.has(w.of) && !m.Has(w.id) && !m.transfers.over[w.id] {
+			m.askForPreamble(w.of, w.id)
+		}
+	}
+}
+
+func (m *Machine) askForPreamble(of peer.ID, id string) {
+	m.port.Send(of, &pb.Control{Message: &pb.Control_PieceGraft{PieceGraft: &pb.PieceGraft{
+		Wants: []*pb.PieceWant{{Id: []byte(id)}},
+	}}})
 }
 
 // onLie: no correct peer passes on a piece that doesn't belong to its message, or what its author didn't
@@ -255,11 +286,11 @@ func (m *Machine) onLie(from peer.ID, what string) {
 // request or its answer was lost.
 func (m *Machine) askForGaps(t *transfer, parent peer.ID, index int) {
 	now := m.port.Now()
-	mask := t.skipped(parent, index, now.Add(-t.patience()))
-	for _, other := range mask.Indices() {
-		t.gapsAsked[other] = now
+	if now.Sub(t.gapsAskedAt) > t.patience(now) {
+		t.pulled[parent] = Mask{}
 	}
-	if !mask.empty() {
+	if mask := t.skipped(index); !mask.empty() {
+		t.gapsAskedAt = now
 		m.ask(t, parent, mask)
 	}
 }
@@ -268,7 +299,6 @@ func (m *Machine) askForGaps(t *transfer, parent peer.ID, index int) {
 // it on couldn't tell.
 func (m *Machine) finish(from peer.ID, t *transfer) {
 	clear(t.pulled)
-	clear(t.gapsAsked)
 	clear(t.vain)
 	m.transfers.finish(t, m.port.Now())
 	m.judgeParent(t)

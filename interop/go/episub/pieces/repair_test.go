@@ -20,19 +20,19 @@ func graftOf(c *Cut, missing Mask) *pb.PieceGraft {
 func TestAPieceThatWasOvertakenIsAskedForOnce(t *testing.T) {
 	n := ids(t, 2)
 	b, c := childOf(t, n...)
-	for _, index := range []int{0, 1, 4} {
+	for _, index := range []int{0, 1, 3} {
 		b.receive(n[0], c.pieces[index])
 	}
 	if !b.asked(n[0]).empty() {
-		t.Errorf("by two pieces it is out of turn: %v", b.asked(n[0]).Indices())
+		t.Errorf("by one piece it is out of turn: %v", b.asked(n[0]).Indices())
 	}
-	b.receive(n[0], c.pieces[5])
+	b.receive(n[0], c.pieces[4])
 	if !slices.Equal(b.asked(n[0]).Indices(), []int{2}) {
 		t.Errorf("asked for %v", b.asked(n[0]).Indices())
 	}
 	b.forgetSent()
-	b.receive(n[0], c.pieces[6])
-	if !slices.Equal(b.asked(n[0]).Indices(), []int{3}) {
+	b.receive(n[0], c.pieces[7])
+	if !slices.Equal(b.asked(n[0]).Indices(), []int{5}) {
 		t.Errorf("then for %v", b.asked(n[0]).Indices())
 	}
 }
@@ -90,7 +90,7 @@ func TestNoPlaceBelowOurselvesIsTaken(t *testing.T) {
 
 func TestOfSeveralNeighboursEachIsAskedForOtherPieces(t *testing.T) {
 	n := ids(t, 4)
-	b, c := newTable(t, n...), newWriter(t, "author").cut(600_000)
+	b, c := newTable(t, n...), newWriter(t, "author").cut(3_000_000)
 	all := c.preamble.everything()
 	for _, id := range n {
 		b.receive(id, announced(c, all))
@@ -126,7 +126,7 @@ func TestAParentThatBringsNothingIsLeft(t *testing.T) {
 	if _, left := b.places(n[0]); left != 1 || tr.parent == n[0] {
 		t.Errorf("%v", b.sent[n[0]])
 	}
-	if _, failed := tr.failed[n[0]]; !failed {
+	if _, failed := tr.barred[n[0]]; !failed {
 		t.Error("and isn't asked for a while")
 	}
 	for _, piece := range second.pieces {
@@ -169,7 +169,7 @@ func TestThoseThatWaitAreAskedAtABoundedPace(t *testing.T) {
 			b.receive(n[0], announced(c, Mask{})) // it waits itself
 		}
 	}
-	if most := int(emptyAfter / againAfter); asks < 3 || asks > most {
+	if most := int(emptyAfter / leastPatience); asks < 3 || asks > most {
 		t.Errorf("asked %d times, of %d", asks, most)
 	}
 }
@@ -189,5 +189,34 @@ func TestThoseThatAnnouncedNothingHoldUpNoneThatDid(t *testing.T) {
 		if !b.asked(n[0]).empty() {
 			b.receive(n[0], announced(c, Mask{})) // it waits itself
 		}
+	}
+}
+
+func TestANeighbourGetsAllThreeTimesAgainAtMost(t *testing.T) {
+	n := ids(t, 1)
+	b, c := newTable(t, n...), newWriter(t, "author").cut(20_000)
+	b.Publish(c)
+	wants := graftOf(c, c.preamble.everything())
+	wants.Source = nil
+	for range 10 {
+		b.receive(n[0], wants)
+	}
+	if sent := len(b.pushed[n[0]]); sent != (1+sentAgain)*c.preamble.count() {
+		t.Errorf("%d pieces", sent)
+	}
+}
+
+func TestAMessageThatIsLateIsAskedOfOthersAtOnce(t *testing.T) {
+	n := ids(t, 3)
+	b, c := childOf(t, n...)
+	b.receive(n[1], announced(c, c.preamble.everything()))
+	for _, piece := range c.pieces[:5] {
+		b.run(overdue / 5)
+		b.receive(n[0], piece)
+	}
+	b.forgetSent()
+	b.run(leastPatience)
+	if !b.asked(n[1]).has(c.preamble.count() - 1) {
+		t.Errorf("asked for %v", b.asked(n[1]).Indices())
 	}
 }

@@ -47,7 +47,7 @@ func TestNoTimerIsLeftOfAMessageThatIsLost(t *testing.T) {
 	if b.refused[messageLost] != 1 {
 		t.Fatalf("%v", b.refused)
 	}
-	b.run(2 * treeIdle) // its place in the tree is looked for
+	b.run(2 * retryTime) // its place in the tree is looked for
 	if len(b.timers) != 0 {
 		t.Errorf("%d timers", len(b.timers))
 	}

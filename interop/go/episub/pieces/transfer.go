@@ -10,13 +10,15 @@ import (
 
 const (
 	gapGain   = 8 // one part in so many; as for round-trip times
-	reordered = 2 // pieces by which one may come out of turn before it counts as lost
+	reordered = 1 // pieces by which one may come out of turn before it counts as lost
 	onItsWay  = 300 * time.Millisecond
 
 	firstPatience = time.Second
-	leastPatience = 300 * time.Millisecond
+	leastPatience = 150 * time.Millisecond
 	mostPatience  = 3 * time.Second
-	usualGaps     = 10
+	usualGaps     = 3
+	overdue       = 2500 * time.Millisecond // after its announcement a message is slow
+	sentAgain     = 3                       // times that a neighbour gets all of a message again
 )
 
 // transfer is one message, under way or whole.
@@ -24,19 +26,18 @@ type transfer struct {
 	*preamble
 	hops        uint32  // links that the preamble took to us; 0 if it is our own
 	bringer     peer.ID // that announced it first
-	announced   map[peer.ID]Mask
 	announcedAt time.Time
 	pieces      []*pb.Piece
 	have        Mask
-	taken       map[peer.ID]Mask // what neighbours have, as far as we know
+	has         map[peer.ID]Mask // what neighbours said to have, or will have: sent by us, or to us
+	again       map[peer.ID]int  // pieces that neighbours asked for when they had them
 	pulled      map[peer.ID]Mask // what was asked of whom; empty once it came, or others were asked
-	pulledAt    time.Time        // when something was last asked for because none came
 	vain        map[peer.ID]bool // asked, and sent nothing since
 	late        map[int]time.Time
 	movedAt     time.Time     // when the last new piece came
 	gap         time.Duration // the usual one between two pieces
-	gapsAsked   map[int]time.Time
-	strikes     int // how often patience ran out since the last new piece
+	gapsAskedAt time.Time     // when the parent was last asked for what others had overtaken
+	strikes     int           // how often patience ran out since the last new piece
 	due         time.Time
 	wholeAt     time.Time
 }
@@ -44,9 +45,8 @@ type transfer struct {
 func newTransfer(p *preamble, bringer peer.ID, hops uint32, now time.Time) *transfer {
 	return &transfer{
 		preamble: p, bringer: bringer, hops: hops, announcedAt: now, movedAt: now, due: now,
-		pieces: make([]*pb.Piece, p.count()), announced: map[peer.ID]Mask{}, taken: map[peer.ID]Mask{},
-		pulled: map[peer.ID]Mask{}, vain: map[peer.ID]bool{}, late: map[int]time.Time{},
-		gapsAsked: map[int]time.Time{},
+		pieces: make([]*pb.Piece, p.count()), has: map[peer.ID]Mask{}, again: map[peer.ID]int{},
+		pulled: map[peer.ID]Mask{}, vain: map[peer.ID]bool{}, late: map[int]time.Time{}, gapsAskedAt: now,
 	}
 }
 
@@ -69,35 +69,30 @@ func (t *transfer) add(piece *pb.Piece, now time.Time) {
 	t.have = t.have.or(one(index))
 	t.movedAt = now
 	t.strikes = 0
+	for id, pulled := range t.pulled {
+		t.pulled[id] = pulled.without(one(index))
+	}
 }
+
+func (t *transfer) isOverdue(now time.Time) bool { return now.Sub(t.announcedAt) >= overdue }
 
 // patience is how long the next piece may take: twice as long after each time that none came.
-func (t *transfer) patience() time.Duration {
-	usual := max(usualGaps*t.gap, leastPatience)
-	if t.gap == 0 && t.strikes == 0 {
+func (t *transfer) patience(now time.Time) time.Duration {
+	usual := leastPatience
+	switch {
+	case t.gap == 0 && t.strikes == 0:
 		usual = firstPatience
+	case !t.isOverdue(now):
+		usual = max(usualGaps*t.gap, leastPatience)
 	}
-	for range t.strikes - 1 {
-		if usual = min(2*usual, mostPatience); usual == mostPatience {
-			break
-		}
-	}
-	return min(usual, mostPatience)
+	return min(usual<<min(max(0, t.strikes-1), 5), mostPatience)
 }
 
-// skipped are the pieces that should have come from the parent before this one, and of which nobody
-// was asked, nor the parent since then.
-func (t *transfer) skipped(parent peer.ID, index int, since time.Time) Mask {
+// skipped are the pieces that should have come before this one, and that nobody was asked for.
+func (t *transfer) skipped(index int) Mask {
 	mask := t.missing().and(first(max(0, index-reordered)))
-	for id, pulled := range t.pulled {
-		if id != parent {
-			mask = mask.without(pulled)
-		}
-	}
-	for other, at := range t.gapsAsked {
-		if at.After(since) {
-			mask = mask.without(one(other))
-		}
+	for _, pulled := range t.pulled {
+		mask = mask.without(pulled)
 	}
 	return mask
 }
@@ -110,16 +105,20 @@ func (t *transfer) crossing(id peer.ID, now time.Time) Mask {
 			mask = mask.or(one(index))
 		}
 	}
-	return mask.and(t.taken[id])
+	return mask.and(t.has[id])
 }
 
-func (t *transfer) noteTaken(id peer.ID, mask Mask) { t.taken[id] = t.taken[id].or(mask) }
+func (t *transfer) noteHas(id peer.ID, mask Mask) { t.has[id] = t.has[id].or(mask) }
 
-// came notes that a piece isn't waited for any more.
-func (t *transfer) came(index int) {
-	for id, pulled := range t.pulled {
-		t.pulled[id] = pulled.without(one(index))
+// noteLacks: a neighbour asked for these pieces, so what was sent to it was lost. False if it has asked for
+// more than all of the message so often.
+func (t *transfer) noteLacks(id peer.ID, mask Mask) bool {
+	t.again[id] += len(mask.and(t.has[id]).Indices())
+	if t.again[id] > sentAgain*t.count() {
+		return false
 	}
+	t.has[id] = t.has[id].without(mask)
+	return true
 }
 
 // isAsked tells whether anything that was asked for is still to come.
@@ -133,8 +132,8 @@ func (t *transfer) isAsked() bool {
 }
 
 func (t *transfer) forget(id peer.ID) {
-	delete(t.announced, id)
-	delete(t.taken, id)
+	delete(t.has, id)
+	delete(t.again, id)
 	delete(t.pulled, id)
 	delete(t.vain, id)
 }

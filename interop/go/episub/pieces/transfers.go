@@ -16,6 +16,7 @@ const (
 	maxKeptBytes       = 2 * MaxSize
 	keptFor            = 45 * time.Second
 	maxForgotten       = 4096
+	idleAfter          = time.Second // messages without a piece give way to others
 )
 
 // transfers are the messages in pieces that this node knows of.
@@ -44,23 +45,47 @@ func (ts *transfers) isUnderWay(source string) bool {
 	return slices.ContainsFunc(ts.unfinished, func(t *transfer) bool { return t.source == source })
 }
 
-// hasRoom tells whether one more message may be under way. No author and no neighbour has more than
-// its share.
-func (ts *transfers) hasRoom(p *preamble, bringer peer.ID) bool {
-	var bytes, ofSource, sourceBytes, ofBringer, bringerBytes int
-	for _, t := range ts.unfinished {
-		bytes += t.size()
-		if t.source == p.source {
-			ofSource++
-			sourceBytes += t.size()
+// makeRoom is whether one more message may be under way. No author and no neighbour has more than its
+// share; older ones without a piece give way, as a preamble costs its author nothing.
+func (ts *transfers) makeRoom(p *preamble, bringer peer.ID, now time.Time) bool {
+	for {
+		rivals := ts.rivals(p, bringer)
+		if rivals == nil {
+			return true
 		}
-		if t.bringer == bringer {
-			ofBringer++
-			bringerBytes += t.size()
+		idle := slices.IndexFunc(rivals, func(t *transfer) bool {
+			return t.have.empty() && now.Sub(t.announcedAt) >= idleAfter
+		})
+		if idle < 0 {
+			return false
+		}
+		ts.takeOut(rivals[idle])
+		delete(ts.known, rivals[idle].id)
+	}
+}
+
+// rivals are the messages that leave no room for one, the oldest first; nil if there is room.
+func (ts *transfers) rivals(p *preamble, bringer peer.ID) []*transfer {
+	for _, share := range []struct {
+		is              func(*transfer) bool
+		most, mostBytes int
+	}{
+		{func(t *transfer) bool { return t.source == p.source }, maxOfOne, maxBytesOfOne},
+		{func(t *transfer) bool { return t.bringer == bringer }, maxOfOne, maxBytesOfOne},
+		{func(*transfer) bool { return true }, maxUnfinished, maxUnfinishedBytes},
+	} {
+		found, bytes := []*transfer{}, p.size()
+		for _, t := range ts.unfinished {
+			if share.is(t) {
+				found = append(found, t)
+				bytes += t.size()
+			}
+		}
+		if len(found) >= share.most || bytes > share.mostBytes {
+			return found
 		}
 	}
-	return len(ts.unfinished) < maxUnfinished && bytes+p.size() <= maxUnfinishedBytes &&
-		max(ofSource, ofBringer) < maxOfOne && max(sourceBytes, bringerBytes)+p.size() <= maxBytesOfOne
+	return nil
 }
 
 func (ts *transfers) add(t *transfer) {

@@ -1,7 +1,7 @@
 package pieces
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"time"
 
@@ -10,8 +10,8 @@ import (
 
 const (
 	maxTrees    = 64
-	treeIdle    = 120 * time.Second
-	maxChildren = 2 // in one tree
+	maxChildren = 2         // in one tree
+	short       = 256 << 10 // bytes up to which messages leave room for a third child
 	failedFor   = 600 * time.Second
 )
 
@@ -39,6 +39,7 @@ func (p *peers) remove(id peer.ID) bool {
 type offer struct {
 	from peer.ID
 	rank int
+	at   time.Time
 }
 
 // waiter asked for a place before we had one.
@@ -50,28 +51,24 @@ type waiter struct {
 // tree is this node's part in the narrow tree of one source. Ranks keep it free of circles: a child's is
 // larger than its parent's, and a node takes a larger one than it has only while it has no children.
 type tree struct {
-	source      string
-	own         bool
-	rank        int     // milliseconds from the source, roughly; kept while there is no parent
-	parent      peer.ID // "" if there is none
-	former      peer.ID // the parent before: pieces may be on their way from it
-	pushedAt    time.Time
-	children    peers
-	waiting     []waiter
-	offers      []offer // in the order in which they came
-	refused     peers   // have no place after all
-	failed      map[peer.ID]time.Time
-	announcers  peers   // of the newest message: those are known to pass on
-	asking      peer.ID // was asked for a place, and hasn't answered
-	askingUntil time.Time
-	retryAt     time.Time // zero if nothing is to be asked again
-	retries     int       // in vain, since there was a parent
-	usedAt      time.Time
-	carried     bool // a piece has come along it
+	source     string
+	own        bool
+	rank       int     // milliseconds from the source, roughly; kept while there is no parent
+	parent     peer.ID // "" if there is none
+	pushedAt   time.Time
+	children   peers
+	waiting    []waiter
+	offers     []offer               // in the order in which they came
+	barred     map[peer.ID]time.Time // those that refused or failed, and until when they aren't asked
+	announcers peers                 // of the newest message: those are known to pass on
+	asking     peer.ID               // was asked for a place, and hasn't answered
+	askAt      time.Time             // when its answer is overdue, or others are asked again; zero if neither
+	longest    int                   // bytes of a message
+	carried    bool                  // a piece has come along it
 }
 
 func newTree(source string, own bool, now time.Time) *tree {
-	return &tree{source: source, own: own, pushedAt: now, usedAt: now, failed: map[peer.ID]time.Time{}}
+	return &tree{source: source, own: own, pushedAt: now, barred: map[peer.ID]time.Time{}}
 }
 
 // stands tells whether pieces come here, so that there may be children.
@@ -89,37 +86,57 @@ func (t *tree) offer(id peer.ID) (int, bool) {
 }
 
 // setOffer keeps the rank that a neighbour offers a place with; only where none is known, if so asked.
-func (t *tree) setOffer(id peer.ID, rank int, ifNew bool) {
+func (t *tree) setOffer(id peer.ID, rank int, now time.Time, ifNew bool) {
 	for i := range t.offers {
 		if t.offers[i].from == id {
 			if !ifNew {
-				t.offers[i].rank = rank
+				t.offers[i].rank, t.offers[i].at = rank, now
 			}
 			return
 		}
 	}
-	t.offers = append(t.offers, offer{id, rank})
+	t.offers = append(t.offers, offer{id, rank, now})
+}
+
+func (t *tree) forgetOffer(id peer.ID) {
+	t.offers = slices.DeleteFunc(t.offers, func(o offer) bool { return o.from == id })
+}
+
+// bar: a neighbour is asked for no place before that time.
+func (t *tree) bar(id peer.ID, until time.Time) {
+	if until.After(t.barred[id]) {
+		t.barred[id] = until
+	}
 }
 
 // candidates are those of the neighbours that may have a place for us: while we have children, only
-// nearer ones. Those that announced the last message come first.
-func (t *tree) candidates(neighbors []peer.ID) []offer {
-	found := []offer{}
-	for _, announced := range []bool{true, false} {
-		for _, o := range t.offers {
-			_, failed := t.failed[o.from]
-			if t.announcers.has(o.from) == announced && (o.rank < t.rank || len(t.children) == 0) &&
-				slices.Contains(neighbors, o.from) && !t.refused.has(o.from) && !failed &&
-				!t.children.has(o.from) && o.from != t.parent {
-				found = append(found, o)
-			}
+// nearer ones. Those that announced the last message come first, then those that offered one; where
+// places were offered last, by near neighbours, they are free.
+func (t *tree) candidates(neighbors []peer.ID, now time.Time, rtt func(peer.ID) time.Duration) []offer {
+	found := slices.DeleteFunc(slices.Clone(t.offers), func(o offer) bool {
+		return (len(t.children) > 0 && o.rank >= t.rank) || !slices.Contains(neighbors, o.from) ||
+			t.barred[o.from].After(now) || t.children.has(o.from) || o.from == t.parent
+	})
+	place := func(o offer) int {
+		place := 0
+		if !t.announcers.has(o.from) {
+			place += 2
 		}
+		if o.rank >= maxRank {
+			place++
+		}
+		return place
 	}
+	wait := func(o offer) time.Duration {
+		if o.rank >= maxRank {
+			return rtt(o.from)
+		}
+		return now.Sub(o.at) + rtt(o.from)
+	}
+	slices.SortStableFunc(found, func(a, b offer) int {
+		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(wait(a), wait(b)))
+	})
 	return found
-}
-
-func (t *tree) forgetFailures(now time.Time) {
-	maps.DeleteFunc(t.failed, func(_ peer.ID, at time.Time) bool { return now.Sub(at) >= failedFor })
 }
 
 func (t *tree) stopWaiting(id peer.ID) bool {
@@ -132,18 +149,14 @@ func (t *tree) stopWaiting(id peer.ID) bool {
 func (t *tree) remove(id peer.ID) {
 	t.children.remove(id)
 	t.stopWaiting(id)
-	t.offers = slices.DeleteFunc(t.offers, func(o offer) bool { return o.from == id })
-	t.refused.remove(id)
+	t.forgetOffer(id)
 	t.announcers.remove(id)
-	delete(t.failed, id)
+	delete(t.barred, id)
 	if t.parent == id {
 		t.parent = ""
 	}
-	if t.former == id {
-		t.former = ""
-	}
 	if t.asking == id {
-		t.asking, t.askingUntil = "", time.Time{}
+		t.asking, t.askAt = "", time.Time{}
 	}
 }
 
@@ -159,20 +172,13 @@ func (ts trees) get(source string) *tree {
 	return nil
 }
 
-// use is the tree of a source, made if there is none or it was idle for too long.
+// use is the tree of a source, made if there is none.
 func (ts *trees) use(source string, now time.Time) *tree {
 	t := ts.get(source)
-	if t == nil || now.Sub(t.usedAt) > treeIdle {
-		made := newTree(source, t != nil && t.own, now)
-		if t != nil {
-			made.offers, made.carried = t.offers, t.carried
-		}
-		ts.drop(t)
-		t = made
-	} else {
-		ts.drop(t)
+	if t == nil {
+		t = newTree(source, false, now)
 	}
-	t.usedAt = now
+	ts.drop(t)
 	*ts = append(*ts, t)
 	if len(*ts) > maxTrees {
 		ts.drop((*ts)[:maxTrees].leastUseful())
@@ -199,14 +205,20 @@ func (ts *trees) drop(t *tree) {
 	*ts = slices.DeleteFunc(*ts, func(other *tree) bool { return other == t })
 }
 
+// mostChildren is how many a node may have in it.
+func (t *tree) mostChildren() int {
+	if t.longest > 0 && t.longest <= short {
+		return maxChildren + 1
+	}
+	return maxChildren
+}
+
 // hasRoom tells whether a tree has a place. In all trees together a node has half the children that it
 // may have in each, and as many more as one tree has: nobody is inside of all.
 func (ts trees) hasRoom(t *tree) bool {
-	if t.taken() >= maxChildren {
-		return false
-	}
-	if t.own {
-		return true
+	most := t.mostChildren()
+	if t.own || t.taken() >= most {
+		return t.taken() < most
 	}
 	used, taken := 0, 0
 	for _, other := range ts {
@@ -215,5 +227,5 @@ func (ts trees) hasRoom(t *tree) bool {
 			taken += other.taken()
 		}
 	}
-	return taken < max(maxChildren, maxChildren*(used+1)/2)
+	return taken < max(most, maxChildren*(used+1)/2)
 }
