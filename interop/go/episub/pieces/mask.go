@@ -65,13 +65,14 @@ func (m Mask) Indices() []int {
 	return found
 }
 
-// maskOf are these pieces.
-func maskOf(indices []int) Mask {
-	var m Mask
-	for _, index := range indices {
-		m = m.or(one(index))
+// lowest are the first `count` pieces of the set.
+func (m Mask) lowest(count int) Mask {
+	found := m.Indices()
+	var kept Mask
+	for _, index := range found[:min(count, len(found))] {
+		kept = kept.or(one(index))
 	}
-	return m
+	return kept
 }
 
 // bytes is the mask as it goes over the wire, without zeros at its end.

@@ -48,11 +48,7 @@ func (m *Machine) accept(t *tree, child peer.ID, wants []want) {
 		index := slices.IndexFunc(wants, func(w want) bool { return w.id == found.id })
 		switch {
 		case index >= 0:
-			lacked := found.everything().and(wants[index].missing)
-			found.noteHas(child, found.everything().without(lacked))
-			if !found.noteLacks(child, lacked) {
-				continue
-			}
+			found.has[child] = found.everything().without(wants[index].missing)
 		case found.isWhole() && now.Sub(found.wholeAt) >= recent:
 			continue // it may be long past; a newcomer is announced it when it says hello
 		default:

@@ -62,24 +62,25 @@ func (m *Machine) pull(t *transfer, now time.Time) {
 		}
 		t.pulled[id] = Mask{}
 	}
-	wait := t.patience(now)
-	if parent != "" && strike == 0 && !t.isOverdue(now) {
+	wait := t.patience()
+	if parent != "" && strike == 0 {
 		// What was lost on the way; or it says what it has, if it is waiting itself.
 		m.ask(t, parent, t.missing())
 		wait = max(wait, 2*m.port.RTT(parent))
 	} else {
-		if parent != "" && (unanswered.has(parent) || strike == 2) {
-			m.leaveParent(found, unanswered.has(parent) && found.pushedAt.Before(t.announcedAt))
+		failed := unanswered.has(parent) && found.pushedAt.Before(t.announcedAt)
+		if parent != "" && (failed || strike == 2) {
+			m.leaveParent(found, failed)
 		}
 		m.seek(found)
-		m.askSeveral(t, now)
+		m.askSeveral(t)
 	}
 	t.due = now.Add(wait)
 }
 
 // askSeveral asks some neighbours for different pieces each: those first that said to have what is
 // missing, then others that said something, and last those that were asked in vain.
-func (m *Machine) askSeveral(t *transfer, now time.Time) {
+func (m *Machine) askSeveral(t *transfer) {
 	missing := t.missing()
 	despair := func(id peer.ID) int {
 		has, known := t.has[id]
@@ -103,13 +104,7 @@ func (m *Machine) askSeveral(t *transfer, now time.Time) {
 		if asked.empty() {
 			asked = left
 		}
-		pieces := asked.Indices()
-		if t.isOverdue(now) { // a slow parent goes on with the first ones
-			pieces = pieces[max(0, len(pieces)-piecesAtOnce):]
-		} else {
-			pieces = pieces[:min(len(pieces), piecesAtOnce)]
-		}
-		if asked = maskOf(pieces); !asked.empty() {
+		if asked = asked.lowest(piecesAtOnce); !asked.empty() {
 			m.ask(t, id, asked)
 			left = left.without(asked)
 		}
@@ -129,8 +124,7 @@ func (m *Machine) onWants(from peer.ID, wants []want) {
 			m.announce(t, from)
 		}
 		wanted = wanted.without(t.crossing(from, m.port.Now()))
-		if t.noteLacks(from, wanted) {
-			m.push(t, from, wanted)
-		}
+		t.has[from] = t.has[from].without(wanted) // it was lost
+		m.push(t, from, wanted)
 	}
 }

@@ -218,7 +218,7 @@ func (m *Machine) onPiece(from peer.ID, message *pb.Piece) {
 	case (found == nil || found.parent == "") && !t.isAsked():
 		t.due = now // ask for the next ones
 	default:
-		t.due = now.Add(t.patience(now))
+		t.due = now.Add(t.patience())
 	}
 }
 
@@ -286,7 +286,7 @@ func (m *Machine) onLie(from peer.ID, what string) {
 // request or its answer was lost.
 func (m *Machine) askForGaps(t *transfer, parent peer.ID, index int) {
 	now := m.port.Now()
-	if now.Sub(t.gapsAskedAt) > t.patience(now) {
+	if now.Sub(t.gapsAskedAt) > t.patience() {
 		t.pulled[parent] = Mask{}
 	}
 	if mask := t.skipped(index); !mask.empty() {

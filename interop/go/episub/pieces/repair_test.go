@@ -191,32 +191,3 @@ func TestThoseThatAnnouncedNothingHoldUpNoneThatDid(t *testing.T) {
 		}
 	}
 }
-
-func TestANeighbourGetsAllThreeTimesAgainAtMost(t *testing.T) {
-	n := ids(t, 1)
-	b, c := newTable(t, n...), newWriter(t, "author").cut(20_000)
-	b.Publish(c)
-	wants := graftOf(c, c.preamble.everything())
-	wants.Source = nil
-	for range 10 {
-		b.receive(n[0], wants)
-	}
-	if sent := len(b.pushed[n[0]]); sent != (1+sentAgain)*c.preamble.count() {
-		t.Errorf("%d pieces", sent)
-	}
-}
-
-func TestAMessageThatIsLateIsAskedOfOthersAtOnce(t *testing.T) {
-	n := ids(t, 3)
-	b, c := childOf(t, n...)
-	b.receive(n[1], announced(c, c.preamble.everything()))
-	for _, piece := range c.pieces[:5] {
-		b.run(overdue / 5)
-		b.receive(n[0], piece)
-	}
-	b.forgetSent()
-	b.run(leastPatience)
-	if !b.asked(n[1]).has(c.preamble.count() - 1) {
-		t.Errorf("asked for %v", b.asked(n[1]).Indices())
-	}
-}

@@ -14,11 +14,9 @@ const (
 	onItsWay  = 300 * time.Millisecond
 
 	firstPatience = time.Second
-	leastPatience = 150 * time.Millisecond
+	leastPatience = 300 * time.Millisecond
 	mostPatience  = 3 * time.Second
-	usualGaps     = 3
-	overdue       = 2500 * time.Millisecond // after its announcement a message is slow
-	sentAgain     = 3                       // times that a neighbour gets all of a message again
+	usualGaps     = 10
 )
 
 // transfer is one message, under way or whole.
@@ -30,7 +28,6 @@ type transfer struct {
 	pieces      []*pb.Piece
 	have        Mask
 	has         map[peer.ID]Mask // what neighbours said to have, or will have: sent by us, or to us
-	again       map[peer.ID]int  // pieces that neighbours asked for when they had them
 	pulled      map[peer.ID]Mask // what was asked of whom; empty once it came, or others were asked
 	vain        map[peer.ID]bool // asked, and sent nothing since
 	late        map[int]time.Time
@@ -45,7 +42,7 @@ type transfer struct {
 func newTransfer(p *preamble, bringer peer.ID, hops uint32, now time.Time) *transfer {
 	return &transfer{
 		preamble: p, bringer: bringer, hops: hops, announcedAt: now, movedAt: now, due: now,
-		pieces: make([]*pb.Piece, p.count()), has: map[peer.ID]Mask{}, again: map[peer.ID]int{},
+		pieces: make([]*pb.Piece, p.count()), has: map[peer.ID]Mask{},
 		pulled: map[peer.ID]Mask{}, vain: map[peer.ID]bool{}, late: map[int]time.Time{}, gapsAskedAt: now,
 	}
 }
@@ -74,16 +71,11 @@ func (t *transfer) add(piece *pb.Piece, now time.Time) {
 	}
 }
 
-func (t *transfer) isOverdue(now time.Time) bool { return now.Sub(t.announcedAt) >= overdue }
-
 // patience is how long the next piece may take: twice as long after each time that none came.
-func (t *transfer) patience(now time.Time) time.Duration {
-	usual := leastPatience
-	switch {
-	case t.gap == 0 && t.strikes == 0:
+func (t *transfer) patience() time.Duration {
+	usual := max(usualGaps*t.gap, leastPatience)
+	if t.gap == 0 && t.strikes == 0 {
 		usual = firstPatience
-	case !t.isOverdue(now):
-		usual = max(usualGaps*t.gap, leastPatience)
 	}
 	return min(usual<<min(max(0, t.strikes-1), 5), mostPatience)
 }
@@ -110,17 +102,6 @@ func (t *transfer) crossing(id peer.ID, now time.Time) Mask {
 
 func (t *transfer) noteHas(id peer.ID, mask Mask) { t.has[id] = t.has[id].or(mask) }
 
-// noteLacks: a neighbour asked for these pieces, so what was sent to it was lost. False if it has asked for
-// more than all of the message so often.
-func (t *transfer) noteLacks(id peer.ID, mask Mask) bool {
-	t.again[id] += len(mask.and(t.has[id]).Indices())
-	if t.again[id] > sentAgain*t.count() {
-		return false
-	}
-	t.has[id] = t.has[id].without(mask)
-	return true
-}
-
 // isAsked tells whether anything that was asked for is still to come.
 func (t *transfer) isAsked() bool {
 	for _, pulled := range t.pulled {
@@ -133,7 +114,6 @@ func (t *transfer) isAsked() bool {
 
 func (t *transfer) forget(id peer.ID) {
 	delete(t.has, id)
-	delete(t.again, id)
 	delete(t.pulled, id)
 	delete(t.vain, id)
 }
