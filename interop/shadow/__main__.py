@@ -56,10 +56,10 @@ def main(arguments: list[str]) -> int:
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
         parser.error(f"{out} is not empty")
-    return _run(program, plan, out, page=args.page, simulate=args.simulate, as_json=args.json)
+    return _run(program, plan, out, args)
 
 
-def _run(program: str, plan: Plan, out: Path, *, page: bool, simulate: bool, as_json: bool) -> int:
+def _run(program: str, plan: Plan, out: Path, args: argparse.Namespace) -> int:
     config = configuration.write(plan, out)
     try:
         cost = run(program, plan, config, out, _say)
@@ -68,22 +68,22 @@ def _run(program: str, plan: Plan, out: Path, *, page: bool, simulate: bool, as_
         return _NOT_RUN
     outcome = reading.read(plan, out)
     result = {
-        "name": plan.scenario.name,
+        "name": ", ".join([plan.scenario.name, *args.set]),
         "seed": plan.seed,
         "hosts": plan.hosts,
         "kinds": list(plan.nodes.kinds),
         "rows": figures.rows(plan, outcome),
         "traffic": figures.traffic(plan, outcome),
         "cost": asdict(cost),
-        "simulated": figures.simulated(plan) if simulate else [],
+        "simulated": figures.simulated(plan) if args.simulate else [],
     }
     (out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-    if page:
+    if args.page:
         # Altair takes a second to import.
         from interop.shadow.page import page as as_page
 
         (out / "page.html").write_text(as_page(plan, outcome, result))
-    print(json.dumps(result) if as_json else "\n".join(lines([result])))
+    print(json.dumps(result) if args.json else "\n".join(lines([result])))
     absent = plan.hosts - len(outcome.started)
     if absent:
         _say(f"{absent} nodes did not start")

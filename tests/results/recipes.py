@@ -144,11 +144,14 @@ def shadow_rows(text: str) -> Iterator[Row]:
             more = {**document["traffic"], **document["cost"]} if not index else {}
             yield _shadow_row(document, " + ".join(document["kinds"]), {**row, **more})
         for row in document["simulated"]:
-            yield _shadow_row(document, f"simulator, {row['of']}", row)
+            yield _shadow_row(document, row["of"], {**row, "of": document["rows"][0]["of"]})
 
 
 def _shadow_row(document: Mapping[str, Any], kind: str, row: Mapping[str, Any]) -> Row:
-    names = ("messages", "deliveries", "due", "p50", "p99", "duplicates", "bytes", "of_payload")
+    names = (
+        "of", "messages", "deliveries", "due", "p50", "p99", "to_99", "duplicates", "bytes",
+        "of_payload",
+    )  # fmt: skip
     taken = {name: row[name] for name in names if row.get(name) is not None}
     return {"scenario": document["name"], "hosts": document["hosts"], "kind": kind, **taken}
 
@@ -273,12 +276,13 @@ RECIPES: dict[str, Recipe] = {
             name="shadow",
             commands=[
                 ("-m", "interop.shadow", f"interop/shadow/scenarios/{scenario}.toml", "--kinds",
-                 kinds, "--simulate", "--json")
-                for scenario, of in (
-                    ("subnet-blob-msg", ("go", "episub-go")),
-                    ("five-sources", ("go", "episub-go", "episub")),
+                 kinds, *settings, "--simulate", "--json")
+                for scenario, *settings in (
+                    ("subnet-blob-msg",), ("one-source",), ("five-sources",), ("fifty-sources",),
+                    ("loss",), ("killed",), ("large",), ("behind",),
+                    ("behind", "--set", "traffic.large_every=0"),
                 )
-                for kinds in of
+                for kinds in ("go", "episub-go")
             ],
             code=_HOST,
             read=shadow_rows,

@@ -477,9 +477,9 @@ TABLES: dict[str, Table] = {
         "first message, all, s": "{first_s}", "then p50 / all, s": "{p50_s} / {all_s}",
         "copies a delivery": "{copies}", "CPU, ms a delivery": "{cpu_ms}", "MiB": "{mib}",
     }),
-    "shadow": _plain("shadow", "{scenario}, {kind}", "scenario, nodes", {
+    "shadow": _plain("shadow", "{scenario}: {kind}, {of}", "scenario: nodes, size", {
         "delivered": "{deliveries} of {due}", "p50 / p99, ms": "{p50} / {p99}",
-        "duplicates a delivery": "{duplicates}", "MB sent": "{mb}", "of payload": "{of_payload}",
+        "to 99 %, ms": "{to_99}", "duplicates": "{duplicates}", "sent, of payload": "{of_payload}",
     }),
     "sds-bytes": Table(("sds-bytes",), "a message every", {
         "no loss": "{loss_0}", "5 % lost": "{loss_5}", "30 % lost": "{loss_30}",
