@@ -426,7 +426,8 @@ class EpisubRouter(IPubsubRouter, Service):
     def leave_out_history(self, topic: str) -> None:
         """The next `join` of `topic` is to bring nothing old; `ResilientPubsub.subscribe` calls
         it."""
-        self._attached().news_only.add(topic)
+        if self._offers_episub:  # Others never join.
+            self._attached().news_only.add(topic)
 
     async def join(self, topic: str) -> None:
         for side in self._sides:

@@ -145,11 +145,13 @@ class PieceLane:
             self.size -= self._waiting.take().size
             self.pushed += 1
 
-    def forget(self, topic: str, ids: Collection[MessageId] | None = None) -> None:
-        """The pieces of these messages of `topic`, or of all, are wanted no more."""
+    def forget(self, topic: str, ids: Collection[MessageId] | None = None) -> list[Sendable]:
+        """The pieces of these messages of `topic`, or of all, are wanted no more; returns them."""
         keys = self._waiting.messages()
         gone = [key for key in keys if key[0] == topic and (ids is None or key[1] in ids)]
-        self.size -= sum(item.size for item in self._waiting.forget(gone))
+        forgotten = self._waiting.forget(gone)
+        self.size -= sum(item.size for item in forgotten)
+        return forgotten
 
     def clear(self) -> int:
         """Forget everything; how many pieces that were."""

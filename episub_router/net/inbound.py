@@ -15,6 +15,7 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.net.address_book import AddressBook
 from episub_router.net.counters import Counters, Reason
+from episub_router.net.framer import OutgoingFrame
 from episub_router.net.large_messages import LargeMessages
 from episub_router.net.outbound import Outbound
 from episub_router.net.peers import PeerTable, RemotePeer
@@ -83,13 +84,13 @@ class Inbound:
             self._refresh_subscription(peer.id, frame.topic)
         for message in frame.messages:
             admitted = self._admit(peer, frame.topic, message)
-            if admitted is not None:
-                self.topics.feed(frame.topic, Received(peer.key, admitted))
-            if self.large.reports is not None:
-                if isinstance(admitted, Piece):
-                    self.large.reports.came(frame.topic, admitted.id)
-                elif isinstance(admitted, PieceAnnounce):
-                    self.large.reports.came(frame.topic, admitted.preamble.id)
+            if admitted is None:
+                continue
+            reports = self.large.reports if isinstance(admitted, Piece | PieceAnnounce) else None
+            before = 0 if reports is None else reports.here(frame.topic, admitted)
+            self.topics.feed(frame.topic, Received(peer.key, admitted))
+            if reports is not None:
+                reports.came(frame.topic, admitted, before)
         if frame.hops is not None:
             self._on_payload(peer.key, frame, rpc.publish[0], frame.hops)
 
@@ -131,9 +132,9 @@ class Inbound:
         if machine is not None and machine.pieces is not None and peer.pieces:
             transfers = machine.pieces.transfers.of_source(source)
             ids = [transfer.preamble.id for transfer in transfers]
-            peer.pieces.forget(topic, ids)
-            if self.large.reports is not None:
-                self.large.reports.cut_off(topic, ids, peer.key)
+            for item in peer.pieces.forget(topic, ids):
+                if isinstance(item, OutgoingFrame) and isinstance(item.messages[0], Piece):
+                    machine.pieces.not_sent(item.messages[0], peer.key)
 
     def _on_payload(self, peer: bytes, frame: Decoded, payload: rpc_pb2.Message, hops: int) -> None:
         self.counters.add(Reason.PAYLOADS_RECEIVED)

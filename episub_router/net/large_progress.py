@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from libp2p.peer.id import ID
 
 from episub_router.net.events import LargeProgress, LargeSent, TopicEvents
-from episub_router.protocol.piece_messages import Preamble
+from episub_router.protocol.messages import Message
+from episub_router.protocol.piece_messages import Piece, PieceAnnounce, Preamble
+from episub_router.protocol.pieces.transfers import Transfer
 from episub_router.protocol.topic import Topic
 from episub_router.protocol.types import MessageId, PeerId
 from episub_router.util.bounded import put_last
@@ -18,7 +20,7 @@ STEPS = 16
 """Reports on one message beside the first; chosen: what a bar shows."""
 
 _MAX_FOLLOWED = 64
-"""Messages of others, and of this node; chosen: as many as may be under way in a topic."""
+"""Messages of this node, the last ones; chosen: as many as may be under way in a topic."""
 
 
 class LargeReports:
@@ -27,28 +29,28 @@ class LargeReports:
     def __init__(self, events: TopicEvents, machines: Mapping[str, Topic]) -> None:
         self._events = events
         self._machines = machines
-        self._steps: dict[tuple[str, MessageId], int] = {}
-        """The last step reported of each message that comes."""
-        self._sent: dict[tuple[str, MessageId], dict[PeerId, bool]] = {}
-        """The neighbours that were sent all of each of our own; False: not all of it."""
+        self._sent: dict[tuple[str, MessageId], dict[PeerId, None]] = {}
+        """The neighbours that were sent all of each message of our own."""
 
-    def came(self, topic: str, id: MessageId) -> None:
-        """The preamble or a piece of the message `id` came."""
-        machine = self._machines.get(topic)
-        if machine is None or machine.pieces is None:
-            return
-        transfer, key = machine.pieces.transfers.get(id), (topic, id)
-        if transfer is None or key in self._sent:
+    def here(self, topic: str, message: Message) -> int:
+        """How many pieces are here of the message that `message` announces, or is a piece of; -1
+        where it isn't under way."""
+        transfer = self._transfer(topic, _id_of(message))
+        return -1 if transfer is None else transfer.have.bit_count()
+
+    def came(self, topic: str, message: Message, before: int) -> None:
+        """`message` was acted on; there were `before` pieces."""
+        id = _id_of(message)
+        transfer = self._transfer(topic, id)
+        if transfer is None or (topic, id) in self._sent:
             return
         preamble, here = transfer.preamble, transfer.have.bit_count()
-        step = STEPS * here // preamble.count
         envelope: Any = preamble.envelope
-        if step <= self._steps.get(key, -1) or not isinstance(envelope, Authorship):
-            return
-        put_last(self._steps, key, step, _MAX_FOLLOWED)
-        received = min(here * preamble.piece_size, preamble.size)
-        source = ID(envelope.author)
-        self._events.emit(LargeProgress(topic, _bytes(id), source, received, preamble.size))
+        is_step = STEPS * here // preamble.count > STEPS * before // preamble.count
+        if is_step and isinstance(envelope, Authorship):
+            received = min(here * preamble.piece_size, preamble.size)
+            source = ID(envelope.author)
+            self._events.emit(LargeProgress(topic, _bytes(id), source, received, preamble.size))
 
     def published(self, topic: str, preamble: Preamble) -> None:
         """This node publishes a message in pieces."""
@@ -58,21 +60,23 @@ class LargeReports:
     def drained(self, peer: PeerId) -> None:
         """All pieces that waited for `peer` have been sent."""
         for (topic, id), peers in self._sent.items():
-            machine = self._machines.get(topic)
-            if machine is None or machine.pieces is None or peer in peers:
-                continue
-            transfer = machine.pieces.transfers.get(id)
-            if transfer is not None and not transfer.lacked_by(peer):
-                peers[peer] = True
+            transfer = self._transfer(topic, id)
+            if transfer is not None and peer not in peers and not transfer.lacked_by(peer):
+                peers[peer] = None
                 size = transfer.preamble.size
-                self._events.emit(LargeSent(topic, _bytes(id), size, sum(peers.values())))
+                self._events.emit(LargeSent(topic, _bytes(id), size, len(peers)))
 
-    def cut_off(self, topic: str, ids: Iterable[MessageId], peer: PeerId) -> None:
-        """What waited for `peer` of these messages isn't sent."""
-        for id in ids:
-            peers = self._sent.get((topic, id))
-            if peers is not None:
-                peers.setdefault(peer, False)
+    def _transfer(self, topic: str, id: MessageId) -> Transfer | None:
+        machine = self._machines.get(topic)
+        return (
+            None if machine is None or machine.pieces is None else machine.pieces.transfers.get(id)
+        )
+
+
+def _id_of(message: Message) -> MessageId:
+    if isinstance(message, PieceAnnounce):
+        return message.preamble.id
+    return message.id if isinstance(message, Piece) else None
 
 
 def _bytes(id: Any) -> bytes:

@@ -64,9 +64,11 @@ class ValidationQueue:
         return sum(lane.count for lane in self._lanes.values())
 
     def put(self, job: ValidationJob) -> bool:
-        """Add a message; False if its peer's share is in use."""
+        """Add a message; False if its peer's share is in use, or all room where the peer doesn't
+        answer for it."""
         lane = self._lanes.get(job.forwarder) or _Lane()
-        if lane.count >= self._free_messages or lane.size + job.size > self._free_bytes - job.size:
+        count, size = (lane.count, lane.size + job.size) if job.is_charged else (0, 0)
+        if count >= self._free_messages or size > self._free_bytes - job.size:
             return False
         self._lanes[job.forwarder] = lane
         lane.waiting.append(job)

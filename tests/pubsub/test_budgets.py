@@ -114,6 +114,15 @@ def test_each_peer_may_use_half_of_what_the_others_leave() -> None:
     assert len(queue) == 70 - 6
 
 
+def test_what_a_peer_does_not_answer_for_has_all_the_room() -> None:
+    """A message in pieces would else wait for a moment without any other."""
+    queue = ValidationQueue(max_messages=80, max_bytes=100, at_once=8)
+    assert queue.put(job(A, 10))
+    assert not queue.put(job(A, 60))
+    assert queue.put(ValidationJob(A, Message(), 90, is_charged=False))
+    assert not queue.put(ValidationJob(A, Message(), 1, is_charged=False))
+
+
 def test_lanes_are_served_in_turn() -> None:
     queue = ValidationQueue(max_messages=1000, max_bytes=10**6, at_once=2)
     for _ in range(100):

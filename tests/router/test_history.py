@@ -51,3 +51,13 @@ async def test_so_is_one_that_comes_back(history: bool) -> None:
         assert await receive(subscriptions[1])
         again = await pubsub.subscribe(TOPIC, history=history)
         assert await next_ones(nodes, again, history) == [b"missed"] * history + [b"after"]
+
+
+async def test_a_gossipsub_node_keeps_no_word_of_what_it_never_joins() -> None:
+    def gossipsub_alone() -> EpisubRouter:
+        return EpisubRouter(offer_episub=False)
+
+    async with running_nodes(1, router=gossipsub_alone, pubsub_class=ResilientPubsub) as (node,):
+        assert isinstance(node.pubsub, ResilientPubsub)
+        await node.pubsub.subscribe(TOPIC, history=False)
+        assert not parts(node).news_only

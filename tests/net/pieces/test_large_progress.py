@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from episub_router import LargeSent
+from episub_router import LargeProgress, LargeSent
 from episub_router.net.events import TopicEvent, TopicEvents
 from episub_router.net.large_progress import LargeReports
 from episub_router.protocol import events as ev
@@ -13,6 +13,7 @@ from episub_router.protocol.messages import Neighbor, NeighborRole
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.pieces.cutting import cut
 from episub_router.protocol.topic import Topic
+from episub_router.wire import Authorship
 
 PREAMBLE, PIECES = cut(b"id", b"source", bytes(100_000))
 
@@ -27,21 +28,58 @@ class Log(TopicEvents):
         self.entries.append(event)
 
 
-def test_a_child_that_left_before_all_was_sent_does_not_count() -> None:
-    """It asks for single pieces later, and none wait for it then either."""
+def publishing(*peers: bytes) -> tuple[Log, Topic, LargeReports]:
+    """A node whose neighbours `peers` are sent a message of its own."""
     log, machine = Log(), Topic(b"me", "t", EpisubParams(), Random(1))
     reports = LargeReports(log, {"t": machine})
     machine.handle(ev.JoinOverlay(), 0.0)
     reports.published("t", PREAMBLE)
     machine.handle(ev.PublishInPieces(PREAMBLE, PIECES, "payload", PREAMBLE.size), 0.0)
-    for peer in (b"left", b"stayed"):
+    wants = (m.PieceWant(b"id", (1 << PREAMBLE.count) - 1),)
+    for peer in peers:
         machine.handle(ev.Received(peer, Neighbor(NeighborRole.REQUEST, 0)), 0.0)
         machine.handle(ev.Received(peer, m.PieceOffer()), 0.0)
-        wants = (m.PieceWant(b"id", (1 << PREAMBLE.count) - 1),)
         machine.handle(ev.Received(peer, m.PieceGraft(wants, b"source")), 0.0)
+    return log, machine, reports
+
+
+def test_one_that_was_not_sent_all_counts_when_it_was() -> None:
+    """It left while pieces waited for it, or there was no room for one."""
+    log, machine, reports = publishing(b"left", b"stayed")
+    assert machine.pieces is not None
     machine.handle(ev.Received(b"left", m.PiecePrune(b"source")), 1.0)
-    reports.cut_off("t", [b"id", b"unknown"], b"left")
+    machine.pieces.not_sent(PIECES[0], b"left")
+    machine.pieces.not_sent(PIECES[1], b"left")
     machine.handle(ev.Received(b"left", m.PieceGraft((m.PieceWant(b"id", 1),))), 2.0)
     for peer in (b"left", b"stayed"):
         reports.drained(peer)
     assert log.entries == [LargeSent("t", b"id", PREAMBLE.size, count) for count in (0, 1)]
+    machine.handle(ev.Received(b"left", m.PieceGraft((m.PieceWant(b"id", 2),))), 3.0)
+    reports.drained(b"left")
+    assert log.entries[2:] == [LargeSent("t", b"id", PREAMBLE.size, 2)]
+
+
+def test_each_step_is_reported_once_of_however_many_messages() -> None:
+    log, machine = Log(), Topic(b"me", "t", EpisubParams(), Random(1))
+    reports = LargeReports(log, {"t": machine})
+    machine.handle(ev.JoinOverlay(), 0.0)
+    machine.handle(ev.Received(b"a", Neighbor(NeighborRole.REQUEST, 0)), 0.0)
+    author = Authorship(bytes(3), b"1", b"", b"signed")
+
+    def take(message: m.PieceAnnounce | m.Piece) -> None:
+        before = reports.here("t", message)
+        machine.handle(ev.Received(b"a", message), 0.0)
+        reports.came("t", message, before)
+
+    made = [cut(b"%d" % n, b"%d" % (n % 8), bytes(100_000), author) for n in range(70)]
+    for preamble, pieces in made:
+        take(m.PieceAnnounce(preamble, 0, 1))
+        for piece in pieces:
+            take(piece)
+            take(piece)
+    for _, pieces in made:
+        take(pieces[-1])
+    received = [entry.received for entry in log.entries if isinstance(entry, LargeProgress)]
+    steps = 1 + made[0][0].count
+    assert len(received) == 70 * steps
+    assert received[:steps] == [*range(0, 100_000, 8192), 100_000]
