@@ -31,6 +31,7 @@ from episub_router.net.peers import RemotePeer
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Message
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce
+from episub_router.protocol.pieces.cutting import LARGEST_PIECE
 from episub_router.protocol.standing import BAN_BELOW
 from tests.fallback.mixed import episub, network, stock, subscribe
 from tests.hosts import PATIENCE, Node, eventually, receive
@@ -78,7 +79,7 @@ async def test_a_message_beyond_an_rpc_arrives_once_and_whole(
         await eventually(lambda: all(takers(node) == neighbors(node) for node in nodes))
         await publish(nodes[0], readers)
         await publish(nodes[0], readers, b"small")
-        pieces = -(-(len(LARGE) + 150) // (32 * KIB))
+        pieces = -(-(len(LARGE) + 150) // LARGEST_PIECE)
         assert count(nodes, Reason.ASSEMBLED) == 5
         # More where a busy machine is late, and hosts ask again; tests/protocol/pieces counts them.
         assert count(nodes, Reason.PIECES_RECEIVED) >= 5 * pieces
