@@ -19,9 +19,13 @@ from tests.hosts import PATIENCE
 pytestmark = [pytest.mark.hosts, pytest.mark.skipif(not shutil.which("git"), reason="no git here")]
 
 PATCHES = sorted((ROOT / "docs" / "upstream").glob("*.patch"))
+FASTER = sorted((ROOT / "docs" / "upstream" / "faster").glob("*.patch"))
 NAMED = {
     hook: (where, private) for where, hooks in HOOKS.items() for hook, private in hooks.items()
 }
+
+
+_FILE = re.compile(r"^\+\+\+ b/libp2p/(\w+)/", re.M)
 
 
 def hook_of(patch: Path) -> str:
@@ -33,9 +37,10 @@ def patched(directory: Path, *patches: Path) -> Path:
     installed = Path(libp2p.__file__).parent
     copy = directory / "libp2p"
     copy.mkdir()
+    files = [name for patch in patches for name in _FILE.findall(patch.read_text())]
     for entry in installed.iterdir():
-        if entry.name == "pubsub":
-            shutil.copytree(entry, copy / "pubsub", ignore=shutil.ignore_patterns("__pycache__"))
+        if entry.name in files:
+            shutil.copytree(entry, copy / entry.name, ignore=shutil.ignore_patterns("__pycache__"))
         elif entry.name != "__pycache__":
             (copy / entry.name).symlink_to(entry)
     for patch in patches:
@@ -76,7 +81,21 @@ def test_streams_and_messages_with_all_hooks(tmp_path: Path) -> None:
     run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *tests], there)
 
 
-def run(command: list[str], libp2p_in: Path) -> None:
+def test_a_megabyte_takes_fewer_reads_and_window_updates_with_all_that_are_faster(
+    tmp_path: Path,
+) -> None:
+    counts = []
+    for number, patches in enumerate(([], FASTER)):
+        (there := tmp_path / str(number)).mkdir()
+        done = run([sys.executable, "-m", "tests.upstream.transfer"], patched(there, *patches))
+        counts.append([int(count) for count in done.split()])
+    (reads, updates), (fewer_reads, fewer_updates) = counts
+    assert updates >= 30
+    assert fewer_updates <= 8
+    assert fewer_reads < 0.7 * reads
+
+
+def run(command: list[str], libp2p_in: Path) -> str:
     path = f"{libp2p_in}:{ROOT}"
     done = children.run(
         ["env", f"PYTHONPATH={path}", *command],
@@ -86,3 +105,4 @@ def run(command: list[str], libp2p_in: Path) -> None:
         timeout=PATIENCE,
     )
     assert done.returncode == 0, (done.stdout + done.stderr).decode()
+    return bytes(done.stdout).decode()
