@@ -49,7 +49,7 @@ async def test_messages_in_pieces_wait_for_room_where_others_are_refused() -> No
 
     queue = ValidationQueue(1024, 4_000, 20)
     validators = Validators(queue, Costs(PubsubParams()), push)
-    large = [Message(data=bytes([number]) + bytes(1_500)) for number in range(MOST_ASSEMBLED + 2)]
+    large = [Message(data=bytes([number]) + bytes(2_500)) for number in range(MOST_ASSEMBLED + 2)]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(validators.run)
         taken = [validators.put_assembled(A, message) for message in large]
