@@ -262,10 +262,11 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             name="slow-links",
             commands=[
-                ("-m", "tests.benchmarks.slow_links", "--hosts", "20", "--uplink", "20", "50",
+                ("-m", "tests.benchmarks.slow_links", "--hosts", hosts, "--uplink", "20", "50",
                  "--size", size, "--routers", *routers, "--json")
-                for size, routers in (
-                    ("1000000", ("pieces", "gossipsub")), ("8000000", ("pieces",)),
+                for hosts, size, routers in (
+                    ("20", "1000000", ("pieces", "gossipsub")), ("20", "8000000", ("pieces",)),
+                    ("12", "1000000", ("node",)),
                 )
             ],
             code=_HOST,

@@ -166,6 +166,7 @@ _ROUTERS = {
     "half-and-half-defaults": "half of each, defaults",
     "half-and-half-bounded": "half of each, bounded",
     "pieces": "Episub, in pieces",
+    "node": "12 processes of `episub node`, a line",
     "whole": "Episub, whole",
 }
 
