@@ -201,6 +201,20 @@ def test_the_link_on_which_it_became_late_is_named(
     assert (pair["cause"], (pair["sender"], pair["receiver"]), faults) == (cause, link, [])
 
 
+def test_what_is_announced_over_a_slow_link_is_late_for_that() -> None:
+    """It was asked for late, and what was sent to that peer meanwhile was long under way."""
+    network = Network()
+    network.talk()
+    network.trouble(20.2, "c", 24.5, b=("a", 20.3), c=("b", 24.5))
+    network.add("sent", message="m20.2", a="b", b="c", first=ns(24.2))
+    network.add("asked", message="m20.2", a="c", b="b", first=ns(24.1))
+    network.trouble(21.2, "c", 24.4, f=("a", 21.3), c=("f", 24.4))
+    network.add("sent", message="m21.2", a="f", b="c", first=ns(21.4))
+    pairs, _ = network.judged()
+    assert [pair["cause"] for pair in pairs] == ["slow", "slow"]
+    assert pairs[0]["detail"] == "asked for late, while another one was 3.00 s under way"
+
+
 def test_what_a_stopped_peer_on_the_way_held_up_is_that_stops() -> None:
     network = Network(silent={"b": (21, 26)})
     network.talk()

@@ -11,7 +11,8 @@ A pair is judged by what was the case between the publishing and the deadline af
    to the next one.
 4. `joining`: the peer had no link yet.
 5. `slow`: over one link of its way the message took most of the deadline between sending and
-   receipt, or waited for it at the sender. If one of the two was down, stopped or cut off
+   receipt, or waited for it at the sender; or the receiver asked for it late while other messages
+   to it took so long, as announcements do, too. If one of the two was down, stopped or cut off
    meanwhile, that is the cause.
 6. `overlay`: nothing of that. The router lost it, or was late to send it.
 7. `unknown`: nothing of that, and the traces lack what would say it.
@@ -128,6 +129,13 @@ class _Trial:
             senders = self._sends[message, receiver]
             senders[sender] = min(time, senders.get(sender, time))
         self._asks = {key[:3]: key[3] for key in self._columns("asked")}
+        self._slow: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        """From when to when a message was under way to a peer that took most of the deadline."""
+        for (message, peer), senders in self._sends.items():
+            parent, got = self._deliveries.get(message, {}).get(peer, (-1, 0))
+            sent = senders.get(parent, got)
+            if 2 * (got - sent) > self._deadline:
+                self._slow[peer].append((sent, got))
         seconds = sum(end - begin for begin, end in self._watched)
         counts = np.bincount(self._b, minlength=len(self._names))
         self._talkative = frozenset(np.flatnonzero(counts * self._deadline >= seconds).tolist())
@@ -246,11 +254,8 @@ class _Trial:
             # What the run didn't wait for may have been under way.
             if source < 0 or end > self._over:
                 continue
-            lacking = [
-                peer
-                for peer in pairs["b"].tolist()
-                if self._absence(peer, time, end) is None and self._ends(peer) >= end
-            ]
+            there = (peer for peer in pairs["b"].tolist() if self._ends(peer) >= end)
+            lacking = [peer for peer in there if self._absence(peer, time, end) is None]
             if not lacking:
                 continue
             key = source, time
@@ -303,14 +308,8 @@ class _Trial:
         absent = self._absence(peer, begin, end)
         if absent:
             return absent
-        return next(
-            (
-                c
-                for c in self._cuts
-                if c.overlaps(begin, end) and (source in c.peers) != (peer in c.peers)
-            ),
-            None,
-        )
+        parting = (c for c in self._cuts if (source in c.peers) != (peer in c.peers))
+        return next((c for c in parting if c.overlaps(begin, end)), None)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The rows of `JUDGED`."""
@@ -413,13 +412,13 @@ class _Trial:
         if asked is None:
             return "slow", None, parent, at, f"{(sent - had) / SECOND:.2f} s in the sender's queue"
         if got - asked >= asked - had:
-            return (
-                "slow",
-                None,
-                parent,
-                at,
-                f"{(got - asked) / SECOND:.2f} s after it was asked for",
-            )
+            said = f"{(got - asked) / SECOND:.2f} s after it was asked for"
+            return "slow", None, parent, at, said
+        for begin, end in self._slow[at]:
+            if begin < asked and had < end:
+                took = f"{(end - begin) / SECOND:.2f} s"
+                said = f"asked for late, while another one was {took} under way"
+                return "slow", None, parent, at, said
         said = f"no push; it was asked for {(asked - had) / SECOND:.2f} s after the sender had it"
         return "overlay", None, parent, at, said
 
