@@ -22,11 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 APART = ("test_cli.py", "test_cluster.py", "test_reading.py", "test_session.py")
-"""Files of tests/pipeline that don't need the Spark session that the others share."""
-
-LAKES = ("test_cookbook.py", "test_lake.py", "test_storage.py", "test_stream.py")
-"""Files of tests/pipeline with a Spark session of their own: all in one, they are what the others
-end up waiting for."""
+"""Files of tests/pipeline that don't need the sessions that the others share."""
 
 TOGETHER = (
     "tests/docs/test_site.py",  # builds the site once
@@ -69,7 +65,7 @@ def group(nodeid: str) -> str:
     """
     path = nodeid.partition("::")[0]
     if path.startswith("tests/pipeline/") and not path.endswith(APART):
-        return "spark, lakes" if path.endswith(LAKES) else "spark"
+        return "spark"
     return next((together for together in TOGETHER if path.startswith(together)), nodeid)
 
 

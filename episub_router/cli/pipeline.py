@@ -22,7 +22,6 @@ from episub_router.cli.arguments import CommandError, lacks_extra, seconds, whol
 
 if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
-    from episub_router.pipeline.session import SparkSession
     from episub_router.pipeline.stream import Progress
 
 
@@ -66,17 +65,17 @@ def add_parser(subparsers: Any) -> None:
     showing.add_argument("--run", metavar="NAME", dest="runs", action="append")
     showing.add_argument("--rows", type=whole(1, 1_000_000), default=50, metavar="N")
     showing.add_argument("--json", action="store_true", help="one JSON object per row")
-    add_common(showing, _show, few_rows=True)
+    add_common(showing, _show, looks=_is_there)
 
     living = commands.add_parser("live", help="print what streams have answered so far")
     living.add_argument("--run", metavar="NAME", dest="runs", action="append")
     living.add_argument("--rows", type=whole(1, 100_000), default=20, metavar="N",
                         help="the last windows at most (default 20)")  # fmt: skip
-    add_common(living, _live, few_rows=True)
+    add_common(living, _live, looks=lambda given: True)
 
     removing = commands.add_parser("remove", help="take a run out of the lake")
     removing.add_argument("run_name", metavar="RUN")
-    add_common(removing, _remove, few_rows=True)
+    add_common(removing, _remove, looks=lambda given: True)
 
     compacting = commands.add_parser("compact", help="put small batches of records together")
     compacting.add_argument("--run", metavar="NAME", dest="runs", action="append",
@@ -84,7 +83,7 @@ def add_parser(subparsers: Any) -> None:
     add_common(compacting, _compact, engines=("spark",))
 
     cleaning = commands.add_parser("vacuum", help="remove what interrupted writers left")
-    add_common(cleaning, _vacuum, few_rows=True)
+    add_common(cleaning, _vacuum, looks=lambda given: True)
 
     sweeping = subparsers.add_parser("sweep", help="simulations as Spark tasks, and the answers")
     sweeping.add_argument("scenario", metavar="EXPERIMENT", help="a scenario, or a .toml file")
@@ -113,15 +112,15 @@ def _add_answers(parser: argparse.ArgumentParser) -> None:
 
 def add_common(
     parser: argparse.ArgumentParser,
-    do: Callable[[argparse.Namespace, SparkSession, Lake], int],
+    do: Callable[[argparse.Namespace, Lake], int],
     *,
-    few_rows: bool = False,
+    looks: Callable[[argparse.Namespace], bool] = lambda arguments: False,
     passing: bool = False,
     engines: Sequence[str] = ("spark", "sail"),
 ) -> None:
     """Add the arguments of all commands on a lake, and `do`, which carries this one out on one of
-    `engines`; with `few_rows`, it looks at answers alone; with `passing`, a lake that isn't named
-    is one that is there while the command runs."""
+    `engines`, or without any where it only `looks`; with `passing`, a lake that isn't named is one
+    that is there while the command runs."""
     of_lake = "directory or URI"
     if passing:
         of_lake += " (default: one that is removed in the end)"
@@ -135,7 +134,7 @@ def add_common(
                         help="the Spark master (default local[*], or spark-submit's)")  # fmt: skip
     parser.add_argument("--conf", action="append", metavar="KEY=VALUE", default=[],
                         help="a setting of Spark")  # fmt: skip
-    parser.set_defaults(run=main, do=do, few_rows=few_rows, engines=engines)
+    parser.set_defaults(run=main, do=do, looks=looks, engines=engines)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -146,14 +145,18 @@ def main(arguments: argparse.Namespace) -> int:
         from episub_router.pipeline.lake import Lake, LakeError
     except ModuleNotFoundError as error:
         raise lacks_extra("spark", error) from error
-    looks_only = arguments.few_rows and arguments.lake is not None
+    looks_only = arguments.looks(arguments)
     given = _conf(arguments.conf)
+    status: int
     try:
         with _root(arguments.lake, looks_only) as root:
+            if looks_only:
+                status = arguments.do(arguments, Lake(None, root))
+                return status
             # What a sweep makes isn't there yet.
             known = session.SAIL in arguments.engines and arguments.master is None
             size = _bytes(arguments, root) if known else None
-            usual = session.settings_for(0 if looks_only else size)
+            usual = session.settings_for(size)
             if arguments.do is _stream:
                 # A batch is little.
                 usual = session.LITTLE
@@ -163,7 +166,7 @@ def main(arguments: argparse.Namespace) -> int:
             except ModuleNotFoundError as error:
                 raise lacks_extra("small", error) from error
             with stopped_in_the_end(spark):
-                status: int = arguments.do(arguments, spark, Lake(spark, root))
+                status = arguments.do(arguments, Lake(spark, root))
     except (LakeError, OSError, ValueError) as error:
         raise CommandError(str(error)) from error
     except session.SparkError as error:
@@ -191,7 +194,7 @@ def _bytes(arguments: argparse.Namespace, root: str) -> int | None:
     """Of the traces that a command is about: those that it reads, and those in the lake. None where
     they are elsewhere."""
     from episub_router.pipeline.ingest import listed
-    from episub_router.pipeline.lake import read_manifest
+    from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.storage import is_local
 
     inputs = list(getattr(arguments, "input", ()))
@@ -199,7 +202,7 @@ def _bytes(arguments: argparse.Namespace, root: str) -> int | None:
         inputs += [*arguments.runs, *arguments.baseline]
     if not all(map(is_local, [root, *inputs])):
         return None
-    there = sum(entry.bytes for entry in read_manifest(root))
+    there = sum(entry.bytes for entry in Lake(None, root).manifest())
     return there + sum(file.size for path in inputs for file in listed(path))
 
 
@@ -256,10 +259,10 @@ def _params(arguments: argparse.Namespace) -> Any:
     return AnswerParams(**{name: value for name, value in given.items() if value is not None})
 
 
-def _ingest(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+def _ingest(arguments: argparse.Namespace, lake: Lake) -> int:
     from episub_router.pipeline.ingest import ingest
 
-    done = ingest(spark, lake, arguments.input, arguments.run_name)
+    done = ingest(lake.session, lake, arguments.input, arguments.run_name)
     print(
         f"{len(done.added)} files added, {len(done.known)} were there: {done.events:,} events, "
         f"{done.quarantined:,} records quarantined"
@@ -279,7 +282,7 @@ def _ingest(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     return 0
 
 
-def _answers(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+def _answers(arguments: argparse.Namespace, lake: Lake) -> int:
     make_answers(lake, arguments, arguments.runs)
     _print_verdict(lake, arguments.runs)
     return 0
@@ -298,17 +301,18 @@ def make_answers(lake: Lake, arguments: argparse.Namespace, runs: Sequence[str] 
 
 
 def _print_verdict(lake: Lake, runs: Sequence[str] | None) -> None:
-    spread = lake.read("gold", "spread", runs).where("window IS NULL").orderBy("run", "topic")
+    rows = lake.look("gold", "spread", runs).to_table().to_pylist()
     table = Table(
         "run", "topic", "messages", "reliability", "p50", "p99", "RMR", "LDH", "hops", box=None
     )
-    for row in spread.collect():
-        table.add_row(
-            row.run, row.topic, f"{row.messages:,}", f"{row.reliability:.4%}",
-            _milliseconds(row.latency_p50), _milliseconds(row.latency_p99),
-            f"{row.rmr:.3f}", f"{row.ldh:.1f}",
-            "" if row.mean_hops is None else f"{row.mean_hops:.1f}",
-        )  # fmt: skip
+    for row in sorted(rows, key=lambda row: (row["run"], row["topic"] or "")):
+        if row["window"] is None:
+            table.add_row(
+                row["run"], row["topic"], f"{row['messages']:,}", f"{row['reliability']:.4%}",
+                _milliseconds(row["latency_p50"]), _milliseconds(row["latency_p99"]),
+                f"{row['rmr']:.3f}", f"{row['ldh']:.1f}",
+                "" if row["mean_hops"] is None else f"{row['mean_hops']:.1f}",
+            )  # fmt: skip
     _console().print(table)
 
 
@@ -321,11 +325,11 @@ def _milliseconds(nanoseconds: float | None) -> str:
     return "" if nanoseconds is None else f"{nanoseconds / 1e6:,.1f} ms"
 
 
-def _stream(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+def _stream(arguments: argparse.Namespace, lake: Lake) -> int:
     from episub_router.pipeline.stream import stream
 
     query = stream(
-        spark,
+        lake.session,
         lake,
         arguments.directory,
         arguments.run_name,
@@ -350,60 +354,68 @@ def _tell(progress: Progress) -> None:
     )
 
 
-def _show(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
-    from episub_router.pipeline.engine import json_lines
+def _is_there(arguments: argparse.Namespace) -> bool:
+    """Whether what is to be shown needn't be made first."""
+    from episub_router.pipeline.run import ON_DEMAND
+
+    return arguments.table not in ON_DEMAND
+
+
+def _show(arguments: argparse.Namespace, lake: Lake) -> int:
     from episub_router.pipeline.lake import GOLD, SILVER
-    from episub_router.pipeline.run import ON_DEMAND, on_demand
+    from episub_router.pipeline.run import on_demand
 
     there = {name: layer for layer in (SILVER, GOLD) for name in lake.tables(layer)}
-    if arguments.table is None:
-        for name, layer in there.items():
-            print(f"{layer}/{name}")
+    name = arguments.table
+    if name is None:
+        for one, layer in there.items():
+            print(f"{layer}/{one}")
         return 0
-    if arguments.table in ON_DEMAND:
-        table = on_demand(lake, arguments.table, arguments.runs)
-    elif arguments.table in there:
-        table = lake.read(there[arguments.table], arguments.table, arguments.runs)
+    if not _is_there(arguments):
+        found = on_demand(lake, name, arguments.runs).limit(arguments.rows).toArrow()
+    elif name in there:
+        found = lake.look(there[name], name, arguments.runs).head(arguments.rows)
     else:
-        raise CommandError(f"no table {arguments.table!r}; there are {', '.join(there) or 'none'}")
+        raise CommandError(f"no table {name!r}; there are {', '.join(there) or 'none'}")
+    rows = found.to_pylist()
     if arguments.json:
-        for line in json_lines(table.limit(arguments.rows)):
-            print(line)
-    else:
-        table.show(arguments.rows, truncate=False)
+        for row in rows:
+            print(json.dumps(row))
+        return 0
+    texts = [found.column_names, *(list(map(str, row.values())) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    for text in texts:
+        print("  ".join(map(str.ljust, text, widths)).rstrip())
     return 0
 
 
-def _live(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+def _live(arguments: argparse.Namespace, lake: Lake) -> int:
     from episub_router.pipeline.stream import live
 
-    del spark
     spread = live(lake, "spread", arguments.runs or lake.runs())
-    if spread is None:
+    if not spread:
         raise CommandError("no stream has answered anything here")
-    latest = spread.orderBy("window", "run", "topic", ascending=False).limit(arguments.rows)
+    spread.sort(key=lambda row: (row["window"], row["run"], row["topic"] or ""))
     table = Table("run", "topic", "from", "messages", "missing", "p50", "p99", box=None)
-    for row in reversed(latest.collect()):
-        begin = datetime.fromtimestamp(row.window / 1e9, UTC)
+    for row in spread[-arguments.rows :]:
+        begin = datetime.fromtimestamp(row["window"] / 1e9, UTC)
         table.add_row(
-            row.run, row.topic, begin.strftime("%F %T"), f"{row.messages:,}",
-            f"{row.live - row.delivered:,}", _milliseconds(row.latency_p50),
-            _milliseconds(row.latency_p99),
+            row["run"], row["topic"], begin.strftime("%F %T"), f"{row['messages']:,}",
+            f"{row['live'] - row['delivered']:,}", _milliseconds(row["latency_p50"]),
+            _milliseconds(row["latency_p99"]),
         )  # fmt: skip
     _console().print(table)
     return 0
 
 
-def _remove(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
-    del spark
+def _remove(arguments: argparse.Namespace, lake: Lake) -> int:
     lake.remove(arguments.run_name)
     return 0
 
 
-def _compact(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+def _compact(arguments: argparse.Namespace, lake: Lake) -> int:
     from episub_router.pipeline.bronze.compaction import compact
 
-    del spark
     before = len({entry.batch for entry in lake.manifest()})
     made = compact(lake, arguments.runs)
     print(f"{before} batches before, {len({entry.batch for entry in lake.manifest()})} now; new:")
@@ -412,19 +424,19 @@ def _compact(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> 
     return 0
 
 
-def _vacuum(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
-    del arguments, spark
+def _vacuum(arguments: argparse.Namespace, lake: Lake) -> int:
+    del arguments
     for path in lake.vacuum():
         print(path)
     return 0
 
 
-def _sweep(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+def _sweep(arguments: argparse.Namespace, lake: Lake) -> int:
     from episub_router.pipeline.sweep import grid, parse_choices, sweep
     from episub_router.sim.results import report
 
     jobs = grid(arguments.scenario, parse_choices(arguments.set), arguments.seeds)
-    done = sweep(spark, lake, jobs, summaries_only=arguments.summaries)
+    done = sweep(lake.session, lake, jobs, summaries_only=arguments.summaries)
     summaries = [(job, entry, json.loads(entry.result or "{}")) for job, entry in done]
     if arguments.json:
         runs = [

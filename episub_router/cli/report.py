@@ -19,7 +19,6 @@ from episub_router.cli.arguments import CommandError, lacks_extra, seconds
 if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.report.model import Report
-    from episub_router.pipeline.session import SparkSession
 
 
 _ROWS = ".jsonl"
@@ -44,7 +43,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
                         help="after which a delivery is late (default 3; with --lake, that of "
                         "its answers)")  # fmt: skip
-    pipeline.add_common(parser, _report, few_rows=True, passing=True)
+    pipeline.add_common(parser, _report, looks=lambda given: given.lake is not None, passing=True)
     parser.set_defaults(run=_run)
 
 
@@ -56,7 +55,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return pipeline.main(arguments)
 
 
-def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
+def _report(arguments: argparse.Namespace, lake: Lake) -> int:
     from episub_router.pipeline.report.budgets import as_markdown, check, parse_budget
     from episub_router.pipeline.report.gathering import gather
     from episub_router.pipeline.report.params import ReportParams
@@ -69,7 +68,7 @@ def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     writers = [_writer(path, rows) for path in arguments.out]
     runs, baselines = arguments.runs, arguments.baseline
     if arguments.lake is None:
-        runs, baselines = _taken(spark, lake, runs), _taken(spark, lake, baselines)
+        runs, baselines = _taken(lake, runs), _taken(lake, baselines)
         both = ", ".join(set(runs) & set(baselines))
         if both:
             raise CommandError(f"both sides have traces of run {both}; a lake can rename one")
@@ -93,11 +92,16 @@ def _report(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> i
     return 0 if all(one.kept for one in checked) else 1
 
 
-def _taken(spark: SparkSession, lake: Lake, traces: Sequence[str]) -> list[str]:
-    """The runs of `traces`, which are put into the lake."""
+def _taken(lake: Lake, traces: Sequence[str]) -> list[str]:
+    """The runs of `traces`, which are put into the lake; a directory is one, where headers don't
+    name any, however its files are divided among others."""
     from episub_router.pipeline.ingest import ingest
 
-    return ingest(spark, lake, traces).runs if traces else []
+    runs: list[str] = []
+    for path in traces:
+        name = os.path.basename(os.path.abspath(path)) if os.path.isdir(path) else None
+        runs += ingest(lake.session, lake, [path], otherwise=name).runs
+    return list(dict.fromkeys(runs))
 
 
 def _writer(path: Path, rows: Sequence[Path]) -> Callable[[Report], str]:

@@ -13,7 +13,6 @@ from episub_router.cli import pipeline
 
 if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
-    from episub_router.pipeline.session import SparkSession
     from episub_router.pipeline.why import Cause, DeliveryPath
 
 
@@ -24,11 +23,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("message", metavar="MESSAGE", help="the message's id")
     parser.add_argument("peer", metavar="PEER", help="the peer, or how its id ends")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    pipeline.add_common(parser, _why, few_rows=True)
+    pipeline.add_common(parser, _why, looks=lambda given: True)
 
 
-def _why(arguments: argparse.Namespace, spark: SparkSession, lake: Lake) -> int:
-    del spark
+def _why(arguments: argparse.Namespace, lake: Lake) -> int:
     from dataclasses import asdict
 
     from episub_router.pipeline.why import way

@@ -1,6 +1,6 @@
 """Python's part of the work: functions that run in Spark's tasks, or here where the data is small.
 
-Sail is given no functions in Python: their protocol differs between PySpark's versions, and what is
+Sail is given no functions in Python: their protocol differs between PySpark's versions. What is
 small is as well worked on in this process.
 """
 
@@ -14,17 +14,13 @@ from typing import TypeVar
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from episub_router.pipeline.session import is_small
+from episub_router.pipeline.session import works_here
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
-
-_THREADS = 4
-"""In which small work is done at once: most of it is pyarrow's, which uses other cores, too."""
 
 
 def grouped(
@@ -35,13 +31,14 @@ def grouped(
 ) -> DataFrame:
     """What `make` makes, rows of `schema`, of the rows of each `key`."""
     spark = table.sparkSession
-    if not is_small(spark):
+    if not works_here(spark):
         return table.groupBy(*key).applyInPandas(make, schema)
     rows: pd.DataFrame = table.toPandas()
     made = [make(part.reset_index(drop=True)) for _, part in rows.groupby(list(key), dropna=False)]
     wanted = to_arrow_schema(schema)
     parts = [pa.Table.from_pandas(part, wanted, preserve_index=False) for part in made]
-    return spark.createDataFrame(pa.concat_tables(parts) if parts else wanted.empty_table(), schema)
+    found = pa.concat_tables(parts) if parts else wanted.empty_table()
+    return spark.createDataFrame(found.combine_chunks(), schema)
 
 
 def in_tasks(
@@ -51,8 +48,8 @@ def in_tasks(
     fails."""
     if not items:
         return []
-    if is_small(spark):
-        with ThreadPoolExecutor(_THREADS) as pool:
+    if works_here(spark):
+        with ThreadPoolExecutor() as pool:
             return list(pool.map(work, items))
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,9 +63,3 @@ def in_tasks(
     count = len(items)
     rows = spark.range(0, count, 1, count).mapInArrow(run, "id long, made binary").collect()
     return [pickle.loads(row["made"]) for row in sorted(rows, key=lambda row: row["id"])]
-
-
-def json_lines(table: DataFrame) -> list[str]:
-    """Each row of `table` as a JSON object."""
-    rows = table.select(F.to_json(F.struct("*")).alias("line")).collect()
-    return [row["line"] for row in rows]

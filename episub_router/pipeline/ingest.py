@@ -48,15 +48,19 @@ class Ingested:
 
 
 def ingest(
-    spark: SparkSession, lake: Lake, inputs: Sequence[str], run: str | None = None
+    spark: SparkSession,
+    lake: Lake,
+    inputs: Sequence[str],
+    run: str | None = None,
+    otherwise: str | None = None,
 ) -> Ingested:
     """Put the files at `inputs` (files, directories, patterns, or URIs of others) into `lake`.
 
     A file whose content is there already, under this `run` or any if none is named, adds nothing,
     gzipped or not; nor does, of files here, an earlier copy of one that has grown since.
     Without `run`, files are in the run that their header names; those without a header are in that
-    of the files beside them or, where none of these has one either, in one called after their
-    directory.
+    of the files beside them or, where none of these has one either, in `otherwise`, by default one
+    called after their directory.
 
     Raises LakeError for a file that was ingested before and has changed since, and for one without
     a header beside files of several runs; FileNotFoundError where there is no file.
@@ -79,7 +83,7 @@ def ingest(
         else:
             fresh.setdefault(file.digest, file)
     if run is None:
-        placed = _placed(list(fresh.values()), files, entries)
+        placed = _placed(list(fresh.values()), files, entries, otherwise)
     else:
         placed = [replace(file, run=run) for file in fresh.values()]
     added: list[Entry] = []
@@ -132,10 +136,13 @@ def _latest(files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
 
 
 def _placed(
-    fresh: Sequence[TraceFileInfo], files: Sequence[TraceFileInfo], entries: Sequence[Entry]
+    fresh: Sequence[TraceFileInfo],
+    files: Sequence[TraceFileInfo],
+    entries: Sequence[Entry],
+    otherwise: str | None,
 ) -> list[TraceFileInfo]:
     """`fresh` with the runs that they belong to, taken from `files`, all that are looked at now,
-    and `entries`, those that are there."""
+    and `entries`, those that are there, or else `otherwise`."""
     beside: defaultdict[str, set[str]] = defaultdict(set)
     for file in files:
         if file.run is not None:
@@ -150,7 +157,7 @@ def _placed(
                 f"{file.name} has no header that can be read, and the files beside it are of the "
                 f"runs {', '.join(runs)}: ingest it by itself, with --run"
             )
-        name = file.run or (runs[0] if runs else directory_of(file.name))
+        name = file.run or (runs[0] if runs else otherwise or directory_of(file.name))
         placed.append(replace(file, run=name))
     return placed
 

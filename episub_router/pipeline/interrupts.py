@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from pyspark.sql import SparkSession
-from pyspark.sql.utils import is_remote
+from episub_router.pipeline.session import SparkSession, is_remote
 
 
 @contextmanager
@@ -23,7 +22,7 @@ def stopped_in_the_end(spark: SparkSession) -> Iterator[None]:
 
     def stop() -> None:
         with suppress(Exception):
-            if not is_remote():
+            if not is_remote(spark):
                 spark.sparkContext.setLogLevel("OFF")
             spark.stop()
 

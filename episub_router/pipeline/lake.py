@@ -20,15 +20,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.record import RECORD as _ARROW_RECORD
 from episub_router.pipeline.storage import (
     Storage,
+    at,
     escaped,
     is_local,
     local_path,
@@ -92,31 +95,22 @@ def of_run(batch: str, run: str) -> str:
     return f"{batch}/run={escaped(run)}"
 
 
-def read_manifest(root: str) -> list[Entry]:
-    """All files that have been ingested into the lake at `root`, in order of batch and file."""
-    entries = _named(Storage(), root)
-    replaced = {entry.origin for entry in entries}
-    return [entry for entry in entries if entry.batch not in replaced]
-
-
-def _named(storage: Storage, root: str) -> list[Entry]:
-    """All that the manifest names, and what others have replaced, too."""
-    entries = []
-    for directory in storage.names(f"{root}/manifest"):
-        text = storage.get(f"{root}/manifest/{directory}/{_ENTRIES}") or ""
-        entries += [Entry(**json.loads(line)) for line in text.splitlines()]
-    return sorted(entries, key=lambda entry: (entry.batch, entry.file))
-
-
 class Lake:
-    """The tables under `root`."""
+    """The tables under `root`: DataFrames of the engine `spark`, or Arrow's, without an engine, for
+    those who only look."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
-        self.session = spark
+    def __init__(self, spark: SparkSession | None, root: str) -> None:
+        self._session = spark
         # Workers are elsewhere.
         local = os.path.abspath(local_path(root)) if is_local(root) else root
         self.root = local.rstrip("/")
         self._storage = Storage()
+
+    @property
+    def session(self) -> SparkSession:
+        """The engine's."""
+        assert self._session is not None, "a command that only looks has no engine"
+        return self._session
 
     def _at(self, *parts: str) -> str:
         return "/".join((self.root, *parts))
@@ -125,7 +119,17 @@ class Lake:
 
     def manifest(self) -> list[Entry]:
         """All files that have been ingested, in order of batch and file."""
-        return read_manifest(self.root)
+        entries = self._named()
+        replaced = {entry.origin for entry in entries}
+        return [entry for entry in entries if entry.batch not in replaced]
+
+    def _named(self) -> list[Entry]:
+        """All that the manifest names, and what others have replaced, too."""
+        entries = []
+        for directory in self._storage.names(self._at("manifest")):
+            text = self._storage.get(self._at("manifest", directory, _ENTRIES)) or ""
+            entries += [Entry(**json.loads(line)) for line in text.splitlines()]
+        return sorted(entries, key=lambda entry: (entry.batch, entry.file))
 
     def stage(self, batch: str, runs: Iterable[str]) -> str:
         """A place to write the records of `batch` to, without what an interrupted attempt left."""
@@ -151,17 +155,17 @@ class Lake:
         place = self._at(BRONZE, _batch(batch))
         self._storage.remove(place)
         self._storage.rename(self._at("staging", BRONZE, _batch(batch)), place)
-        self._name(batch, entries)
+        self._put_entries(batch, entries)
         return list(entries)
 
-    def _name(self, batch: str, entries: Sequence[Entry]) -> None:
+    def _put_entries(self, batch: str, entries: Sequence[Entry]) -> None:
         """Write the manifest of `batch`."""
         lines = [json.dumps(asdict(entry), sort_keys=True) + "\n" for entry in entries]
         self._storage.put(self._at("manifest", _batch(batch), _ENTRIES), "".join(lines))
 
     def forget_replaced(self) -> list[str]:
         """Remove batches that others have replaced; the directories that were removed."""
-        entries = _named(self._storage, self.root)
+        entries = self._named()
         replaced = {entry.batch for entry in entries} & {entry.origin for entry in entries}
         gone = []
         for batch in sorted(replaced):
@@ -207,6 +211,14 @@ class Lake:
         table = self.records(runs, batches)
         return table.where("status = 'event' AND NOT late").drop("status", "detail")
 
+    def traced(self, run: str, *kinds: str) -> ds.Dataset:
+        """The events of `run` that are of some kinds, without an engine."""
+        batches = sorted({entry.batch for entry in self.manifest() if entry.run == run})
+        places = [
+            f"{of_run(self._at(BRONZE, _batch(batch)), run)}/status=event" for batch in batches
+        ]
+        return self._dataset(places, _ARROW_RECORD).filter(ds.field("event").isin(kinds))
+
     def faults(self, runs: Sequence[str]) -> list[tuple[str, int, str, int]]:
         """What went wrong in those of `runs` that were simulated here, as the simulator says: (run,
         time in ns, kind, nodes)."""
@@ -233,11 +245,6 @@ class Lake:
         self._storage.put(self._at(layer, name, _SCHEMA), table.schema.json())
         return self.read(layer, name, runs)
 
-    def has(self, layer: str, name: str, runs: Sequence[str]) -> bool:
-        """Whether a table has rows of any of `runs`."""
-        parts = {f"run={escaped(run)}" for run in runs}
-        return not parts.isdisjoint(self._storage.names(self._at(layer, name)))
-
     def read(self, layer: str, name: str, runs: Iterable[str] | None = None) -> DataFrame:
         """A table that was written. Raises LakeError where there is none."""
         typed = self._schema(layer, name)
@@ -246,8 +253,25 @@ class Lake:
             return table
         chosen = list(runs)
         # Without rows, nothing is planned for what follows from them.
-        there = self.has(layer, name, chosen)
-        return table.where(F.col("run").isin(chosen)) if there else table.limit(0)
+        parts = {f"run={escaped(run)}" for run in chosen}
+        is_empty = parts.isdisjoint(self._storage.names(self._at(layer, name)))
+        return table.limit(0) if is_empty else table.where(F.col("run").isin(chosen))
+
+    def look(self, layer: str, name: str, runs: Iterable[str] | None = None) -> ds.Dataset:
+        """A table that was written, without an engine. Raises LakeError where there is none."""
+        place = self._at(layer, name)
+        there = self._storage.names(place)
+        parts = there if runs is None else [f"run={escaped(run)}" for run in runs]
+        places = [f"{place}/{part}" for part in parts if part in there and part != _SCHEMA]
+        return self._dataset(places, to_arrow_schema(self._schema(layer, name)))
+
+    def _dataset(self, places: Iterable[str], schema: pa.Schema) -> ds.Dataset:
+        """The Parquet files in the directories `places`, with what their paths say."""
+        files = [at(f"{place}/{name}")[1] for place in places
+                 for name in self._storage.names(place) if name.endswith(".parquet")]  # fmt: skip
+        system, base = at(self.root)
+        said = ds.partitioning(pa.schema([("run", pa.string())]), flavor="hive")
+        return ds.dataset(files, schema, "parquet", system, said, base)
 
     def _schema(self, layer: str, name: str) -> StructType:
         text = self._storage.get(self._at(layer, name, _SCHEMA))
@@ -277,7 +301,7 @@ class Lake:
             place = self._at(BRONZE, _batch(batch))
             # The manifest first: what it doesn't name isn't there.
             if others:
-                self._name(batch, others)
+                self._put_entries(batch, others)
                 self._storage.remove(of_run(place, run))
             else:
                 self._storage.remove(self._at("manifest", _batch(batch)))
@@ -316,18 +340,15 @@ class Lake:
         schema = self._schema(_LIVE, name)
         return self.session.read.schema(schema).parquet(self._live(name, run, number))
 
-    def read_closed(self, name: str, run: str, number: int) -> DataFrame | None:
-        """A stream's table as it is after batch `number`: what is closed, of all batches up to it,
-        and what is open in it. None where there is nothing."""
+    def look_live(self, name: str, run: str, number: int) -> pa.Table:
+        """A stream's table as it is after batch `number`, without an engine: what is closed, of all
+        batches up to it, and what is open in it."""
         path, last = of_run(self._at(_LIVE, name), run), _batch(batch_name(number))
         until = [batch for batch in self._storage.names(path) if batch <= last]
         parts = [f"{path}/{batch}/closed=true" for batch in until]
         parts.append(f"{path}/{last}/closed=false")
-        there = [path for path in parts if self._storage.names(path)]
-        if not there:
-            return None
-        fields = [field for field in self._schema(_LIVE, name) if field.name != "closed"]
-        return self.session.read.schema(StructType(fields)).parquet(*there)
+        schema = to_arrow_schema(self._schema(_LIVE, name))
+        return self._dataset(parts, schema).to_table().drop(["closed"])
 
     def forget_live(self, name: str, run: str, number: int, part: str = "") -> None:
         """Remove batches before `number` of a stream's table, or that `part` of each."""

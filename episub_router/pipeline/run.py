@@ -84,8 +84,9 @@ ANSWERS: dict[str, Make] = {
     "faults": lambda t, p: causes.faults(t("judged")),
     "missing": lambda t, p: spread.missing(t("arrivals"), t("causes"), p),
     "groups": lambda t, p: groups.groups(t("traits"), t("arrivals")),
+    "peers": lambda t, p: groups.peers(t("arrivals"), t("causes")),
     "recovery": lambda t, p: recovery.recovery(
-        t("messages"), t("subscriptions"), t("faults"), t("recorded")),
+        t("messages"), t("subscriptions"), t("faults"), t.recorded),
     "rest": lambda t, p: causes.rest(t("arrivals"), t("faults"), t("causes"), p),
     "sds_entries": lambda t, p: sds.entries(t("sds")),
     "sds_violations": lambda t, p: sds.violations(t("sds_entries")),
@@ -105,14 +106,20 @@ asked for, and not written."""
 class Tables:
     """Tables by name: those of `made`, and what follows from them, made on first use."""
 
-    def __init__(self, made: Mapping[str, DataFrame], params: AnswerParams) -> None:
+    def __init__(
+        self,
+        made: Mapping[str, DataFrame],
+        params: AnswerParams,
+        recorded: Sequence[tuple[str, int, str, int]] = (),
+    ) -> None:
         self._made = dict(made)
+        self.recorded: Sequence[tuple[str, int, str, int]] = recorded
         self._under_way: dict[str, Future[tuple[DataFrame, float]]] = {}
         self._params = params
 
     def __call__(self, name: str) -> DataFrame:
-        """The table `name`: `records`, `events`, `timed`, `recorded`, or one of FACTS, ON_DEMAND
-        and ANSWERS. Waits for one that is under way."""
+        """The table `name`: `records`, `events`, `timed`, or one of FACTS, ON_DEMAND and ANSWERS.
+        Waits for one that is under way."""
         if name not in self._made:
             if name in self._under_way:
                 self._made[name], _ = self._under_way[name].result()
@@ -123,8 +130,6 @@ class Tables:
     def _make(self, name: str) -> DataFrame:
         if name == "events":
             return self("records").where("status = 'event'").drop("status", "detail")
-        if name == "recorded":
-            return recovery.recorded(self("publishes").sparkSession, ())
         if name == "timed":
             return clocks.corrected(self("events"), self("clocks"))
         return (FACTS | ON_DEMAND | ANSWERS)[name](self, self._params)
@@ -204,11 +209,10 @@ def answer(
     thread, with the name of each table that is being written. Raises LakeError where a run isn't
     there."""
     chosen = runs or lake.runs()
-    recorded = recovery.recorded(lake.session, lake.faults(chosen))
     entries = [entry for entry in lake.manifest() if entry.run in chosen]
     damaged = sorted({entry.run for entry in entries if entry.quarantined})
     records = sanity.sane(lake.records(chosen), damaged)
-    tables = Tables({"records": records, "recorded": recorded}, params)
+    tables = Tables({"records": records}, params, lake.faults(chosen))
 
     def write(name: str, table: DataFrame) -> DataFrame:
         begun(name)

@@ -22,7 +22,7 @@ import pyspark
 from pyspark.errors import PySparkException as SparkError
 from pyspark.sql import SparkSession
 
-__all__ = ["SparkError", "SparkSession", "engine_for", "is_small", "start"]
+__all__ = ["SparkError", "SparkSession", "engine_for", "is_remote", "start", "works_here"]
 
 SPARK, SAIL = "spark", "sail"
 
@@ -34,7 +34,8 @@ _KNOWN_TO_SAIL = "4.2.0"
 """The newest PySpark that Sail 0.7 knows. What later ones have changed is how functions in Python
 are sent, and none is sent to it."""
 
-_ENGINE = "spark.episub.engine"
+_HERE = "spark.episub.here"
+"""Whether functions in Python are called in this process, and not sent to the engine's tasks."""
 
 OLDEST_JAVA = 17
 
@@ -87,10 +88,10 @@ LITTLE = {
 """Settings for little data, as that of a stream's batch."""
 
 OPTIONS = "spark.driver.extraJavaOptions"
-FOR_FEW_ROWS = LITTLE | {
+FOR_LITTLE = LITTLE | {
     OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 }
-"""Settings for what only looks at answers. With one compiler the JVM keeps room for 48 MB of code
+"""Settings for little data on this machine. With one compiler the JVM keeps room for 48 MB of code
 alone, which a process with many questions fills."""
 
 LITTLE_BYTES = 64 << 20
@@ -101,7 +102,7 @@ def settings_for(size: int | None) -> dict[str, str]:
     """What suits `size` bytes of traces; None: nobody knows how many there are. What spark-submit
     was given is somebody's choice."""
     little = size is not None and size <= LITTLE_BYTES
-    return FOR_FEW_ROWS if little and "PYSPARK_GATEWAY_PORT" not in os.environ else {}
+    return FOR_LITTLE if little and "PYSPARK_GATEWAY_PORT" not in os.environ else {}
 
 
 def engine_for(size: int | None) -> str:
@@ -130,6 +131,7 @@ def start(
     if remote is not None:
         if remote.startswith("local"):
             _find_java()
+            _prepare_workers()
         builder = SparkSession.builder.remote(remote)
         for key, value in {**_DEFAULTS, **(conf or {})}.items():
             if key.startswith("spark.sql"):
@@ -152,14 +154,19 @@ def _sail() -> SparkSession:
     with mock.patch.object(pyspark, "__version__", said):
         url = f"sc://127.0.0.1:{server.listening_address[1]}"
         spark = SparkSession.builder.remote(url).getOrCreate()
-        spark.conf.set(_ENGINE, SAIL)
+        spark.conf.set(_HERE, "true")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     return spark
 
 
-def is_small(spark: SparkSession) -> bool:
-    """Whether this is Sail, to which no functions in Python are sent."""
-    return spark.conf.get(_ENGINE, SPARK) == SAIL
+def is_remote(spark: SparkSession) -> bool:
+    """Whether this is a session of Spark Connect: of Sail, too."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def works_here(spark: SparkSession) -> bool:
+    """Whether functions in Python are called in this process: with Sail, which is sent none."""
+    return spark.conf.get(_HERE, "false") == "true"
 
 
 def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
@@ -172,12 +179,7 @@ def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         _find_java()
         if not Path(os.environ.get("SPARK_CONF_DIR", ""), "log4j2.properties").is_file():
             os.environ.setdefault(_LOGGING, str(Path(__file__).with_name("log4j2.properties")))
-    package = str(Path(__file__).resolve().parents[2])
-    # Workers import this package, and run this interpreter, not the first in their PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if package not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (package, *paths) if path)
+    _prepare_workers()
     given = SparkConf()
     where = master or given.get("spark.master", "local[*]") or "local[*]"
     settings = dict(_DEFAULTS)
@@ -195,6 +197,15 @@ def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
         # As a setting, it would be said in the terminal.
         spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _prepare_workers() -> None:
+    """Have workers import this package, and run this interpreter, not the first in their PATH."""
+    package = str(Path(__file__).resolve().parents[2])
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if package not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (package, *paths) if path)
 
 
 def _find_java() -> str:

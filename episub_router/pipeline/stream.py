@@ -16,10 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from itertools import groupby
+from operator import itemgetter
 from statistics import median_low
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -152,7 +154,8 @@ def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: P
     # One that is done already is repeated, from the same state.
     base = done.get("before") if done.get("batch") == number else done.get("batch")
     horizon = None if progress.watermark is None else Horizon.of(progress.watermark, params)
-    rows = reduced(_events_since(lake, run, base, number))
+    names = {_batch(run, batch) for batch in range(0 if base is None else base + 1, number + 1)}
+    rows = reduced(lake.events([run], names))
     if base is not None:
         rows = lake.read_live("state", run, base).unionByName(rows)
     # A sample counts first what it is of, and would have that made twice.
@@ -218,23 +221,19 @@ def _write(
     lake.write_live(name, run, number, table, "closed")
 
 
-def _events_since(lake: Lake, run: str, base: int | None, number: int) -> DataFrame:
-    """The events of the stream's batches after `base`, up to `number`."""
-    names = {_batch(run, batch) for batch in range(0 if base is None else base + 1, number + 1)}
-    return lake.events([run], names)
-
-
-def live(lake: Lake, name: str, runs: Sequence[str]) -> DataFrame | None:
-    """The table `messages` or `spread` as streams have it now: rows of windows that are closed,
-    which are final, and of those that are open. None before the first batch. Messages are
+def live(lake: Lake, name: str, runs: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of the table `messages` or `spread` as streams have it now: of windows that are
+    closed, which are final, and of those that are open. None before the first batch. Messages are
     numbered (`index`) from the stream's begin."""
     done = {run: lake.live_progress(run).get("batch") for run in runs}
-    tables = [lake.read_closed(name, run, at) for run, at in done.items() if at is not None]
-    there = [table for table in tables if table is not None]
-    if not there:
-        return None
-    found = reduce(DataFrame.unionByName, there)
+    rows = [
+        row
+        for run, at in done.items() if at is not None
+        for row in lake.look_live(name, run, at).to_pylist()
+    ]  # fmt: skip
     if name == "messages":
-        order = Window.partitionBy("run", "topic").orderBy("published", "message")
-        found = found.withColumn("index", F.row_number().over(order) - 1)
-    return found
+        rows.sort(key=lambda row: (row["run"], row["topic"], row["published"], row["message"]))
+        for _, of_topic in groupby(rows, key=itemgetter("run", "topic")):
+            for index, row in enumerate(of_topic):
+                row["index"] = index
+    return rows

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
 
 from episub_router.pipeline.lake import GOLD, SILVER, Lake, LakeError
-from episub_router.pipeline.run import on_demand
 
 _Row = Mapping[str, Any]
 
@@ -98,8 +97,9 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
     """
 
     def rows(name: str, of_message: bool = True, layer: str = SILVER) -> list[_Row]:
-        table = lake.read(layer, name, [run])
-        return _collected(table.where(F.col("message") == message) if of_message else table)
+        where = ds.field("message") == message if of_message else None
+        found: list[_Row] = lake.look(layer, name, [run]).to_table(filter=where).to_pylist()
+        return found
 
     published = rows("publishes")
     if not published:
@@ -108,9 +108,8 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
     subscribed = rows("subscriptions", of_message=False)
     delivered = {row["peer"]: row for row in rows("deliveries")}
     peer = _the_one(peer, {*delivered, publish["source"], *(row["peer"] for row in subscribed)})
-    transmitted = on_demand(lake, "transmissions", [run]).where(F.col("message") == message)
-    errors = {row["peer"]: row["uncertainty"] for row in rows("clocks", of_message=False)}
-    it = _Found(publish, delivered, _collected(transmitted), errors)
+    clocks = {row["peer"]: row for row in rows("clocks", of_message=False)}
+    it = _Found(publish, delivered, list(_transmissions(lake, run, message, clocks)), clocks)
     got = delivered.get(peer)
     judged = [row for row in rows("causes", layer=GOLD) if row["peer"] == peer]
     faults = rows("faults", of_message=False, layer=GOLD) if judged else ()
@@ -132,8 +131,23 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
     )
 
 
-def _collected(table: DataFrame) -> list[_Row]:
-    return [row.asDict() for row in table.collect()]
+def _transmissions(
+    lake: Lake, run: str, message: str, clocks: Mapping[str, _Row]
+) -> Iterator[_Row]:
+    """RPCs with `message`, at either end, on one clock: direction, peer, remote, time."""
+    columns = ["event", "peer", "remote", "time", "parts"]
+    for batch in lake.traced(run, "send", "recv", "drop").to_batches(columns=columns):
+        part = pc.list_flatten(batch.column("parts"))
+        kind, ids = pc.struct_field(part, "kind"), pc.struct_field(part, "messages")
+        naming = pc.list_parent_indices(ids).filter(pc.equal(pc.list_flatten(ids), message))
+        carrying = naming.filter(pc.equal(kind.take(naming), "message"))
+        place = pc.list_parent_indices(batch.column("parts")).take(carrying)
+        of_rpc = batch.drop_columns(["parts"]).take(place)
+        for row in of_rpc.to_pylist():
+            if clock := clocks.get(row["peer"]):
+                drifted = clock["drift"] * (row["time"] - clock["since"])
+                row["time"] -= clock["correction"] + round(drifted)
+            yield row | {"direction": row["event"]}
 
 
 def _the_one(wanted: str, peers: set[str]) -> str:
@@ -152,11 +166,11 @@ class _Found:
         publish: _Row,
         delivered: Mapping[str, _Row],
         sent: Sequence[_Row],
-        errors: Mapping[str, int | None],
+        clocks: Mapping[str, _Row],
     ) -> None:
         self.begin: int = publish["time"]
         self._source, self._delivered = publish["source"], delivered
-        self._sent, self._errors = sent, errors
+        self._sent, self._clocks = sent, clocks
 
     def steps(self, peer: str) -> list[Step]:
         """The links to `peer`, from the publisher on."""
@@ -211,7 +225,7 @@ class _Found:
 
     def uncertainty(self, a: str, b: str) -> int | None:
         """How far the clocks of two may be apart; None: not bounded."""
-        first, second = self._errors.get(a), self._errors.get(b)
+        first, second = (self._clocks.get(peer, {}).get("uncertainty") for peer in (a, b))
         return None if first is None or second is None else first + second
 
 

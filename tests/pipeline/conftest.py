@@ -1,5 +1,6 @@
-"""One session for all tests here, of Spark or, with EPISUB_ENGINE=sail, of Sail; without PySpark
-they are skipped."""
+"""One session for all tests here. Where it is installed it is Sail's, which plans in a tenth of the
+time, or, with EPISUB_ENGINE=spark, Spark's; `test_engines` holds all tables of both against each
+other. Without PySpark they are skipped."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 
@@ -28,28 +31,88 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    """The session of most tests."""
     pytest.importorskip("pyspark")
     from episub_router.pipeline import session
 
-    engine = os.environ.get("EPISUB_ENGINE", session.SPARK)
-    if engine == session.SAIL:
-        pytest.importorskip("pysail")
-    memory = {"spark.driver.memory": "1g"}
-    # All of it at once: a heap that grows is collected as a whole each time.
-    memory[session.OPTIONS] = f"{session.FOR_FEW_ROWS[session.OPTIONS]} -Xms1g"
-    started = session.start("local[2]", session.FOR_FEW_ROWS | memory, engine)
+    usual = session.SAIL if find_spec("pysail") else session.SPARK
+    started = _started(os.environ.get("EPISUB_ENGINE", usual))
     yield started
     started.stop()
 
 
-@pytest.fixture
-def episub(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], int]:
-    """The command line, in the one session of all tests."""
+@pytest.fixture(scope="session")
+def jvm(spark: SparkSession) -> Iterator[SparkSession]:
+    """Spark's, for what only that can do."""
     from episub_router.pipeline import session
 
-    monkeypatch.setattr(session, "start", lambda *given, **named: spark)
-    monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    return main
+    if not session.is_remote(spark):
+        yield spark
+        return
+    with mock.patch.dict(os.environ):
+        os.environ.pop(_CONNECT)
+        started = _started(session.SPARK)
+        yield started
+        started.stop()
+
+
+def _started(engine: str) -> SparkSession:
+    from episub_router.pipeline import session
+
+    # All of it at once: a heap that grows is collected as a whole each time.
+    options = {
+        "spark.driver.memory": "1g",
+        session.OPTIONS: f"{session.FOR_LITTLE[session.OPTIONS]} -Xms1g",
+    }
+    return session.start("local[2]", session.FOR_LITTLE | options, engine)
+
+
+_CONNECT = "SPARK_CONNECT_MODE_ENABLED"
+"""By which PySpark's functions know whether they are for Spark Connect."""
+
+
+def speak_to(spark: SparkSession) -> None:
+    """From now on, PySpark's functions make what `spark` understands."""
+    from episub_router.pipeline import session
+
+    if session.is_remote(spark):
+        os.environ[_CONNECT] = "1"
+    else:
+        os.environ.pop(_CONNECT, None)
+
+
+@pytest.fixture(autouse=True)
+def spoken_to(request: pytest.FixtureRequest) -> None:
+    for name in ("jvm", "spark", "swept"):
+        if name in request.fixturenames:
+            speak_to(request.getfixturevalue("jvm" if name == "jvm" else "spark"))
+            return
+
+
+@pytest.fixture
+def episub(
+    spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[list[str]], int]:
+    """The command line, in the sessions of all tests, with the engine that it chooses."""
+    from episub_router.pipeline import session
+
+    def start(master: object, conf: object, engine: str, remote: object) -> SparkSession:
+        found: SparkSession = spark
+        if engine == session.SPARK:
+            found = request.getfixturevalue("jvm")
+        monkeypatch.setattr(type(found), "stop", lambda self: None)
+        speak_to(found)
+        return found
+
+    monkeypatch.setattr(session, "start", start)
+
+    def run(arguments: list[str]) -> int:
+        try:
+            return main(arguments)
+        finally:
+            speak_to(spark)
+
+    return run
 
 
 @dataclass
@@ -73,11 +136,13 @@ class Swept:
 
     def table(self, name: str, run: str, *order: str, layer: str = "gold") -> list[Row]:
         """The rows of a run, by some columns; nulls first."""
+        from pyspark.sql import Row
+
         by_run = self._tables.get((layer, name))
         if by_run is None:
             by_run = self._tables[layer, name] = defaultdict(list)
-            for row in self.lake.read(layer, name).collect():
-                by_run[row.run].append(row)
+            for row in self.lake.look(layer, name).to_table().to_pylist():
+                by_run[row["run"]].append(Row(**row))
         return sorted(
             by_run[run], key=lambda row: [(row[by] is not None, row[by] or 0) for by in order]
         )
@@ -94,6 +159,7 @@ def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Swep
     from episub_router.pipeline.run import answer
     from episub_router.pipeline.sweep import grid, parse_choices, sweep
 
+    speak_to(spark)
     settings = ["network.nodes=20", "traffic.messages=20", "traffic.start=20",
                 "phases.0.start=20", "phases.1.start=25"]  # fmt: skip
     headline = grid("headline", parse_choices(settings), 1)

@@ -14,19 +14,6 @@ from episub_router.cli.main import main
 from tests.pipeline.files import write_star
 
 
-class Rows(list[Any]):
-    """A table of which everything is asked in vain."""
-
-    def where(self, condition: str) -> Rows:
-        return self
-
-    def orderBy(self, *keys: str) -> Rows:
-        return self
-
-    def collect(self) -> Rows:
-        return self
-
-
 @pytest.mark.parametrize(
     ("told", "cause"),
     [
@@ -60,11 +47,13 @@ def test_errors_of_spark_are_one_line(told: str, cause: str | None) -> None:
 
 
 def test_names_in_traces_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    row = SimpleNamespace(
-        run="[/run]", topic="[b]:smile:", messages=1, reliability=1.0, latency_p50=None,
-        latency_p99=None, rmr=0.0, ldh=1.0, mean_hops=None,
-    )  # fmt: skip
-    lake: Any = SimpleNamespace(read=lambda *given: Rows([row]))
+    row = {
+        "run": "[/run]", "topic": "[b]:smile:", "window": None, "messages": 1, "reliability": 1.0,
+        "latency_p50": None, "latency_p99": None, "rmr": 0.0, "ldh": 1.0, "mean_hops": None,
+    }  # fmt: skip
+    table = pytest.importorskip("pyarrow").Table.from_pylist([row])
+    dataset = SimpleNamespace(to_table=lambda: table)
+    lake: Any = SimpleNamespace(look=lambda *given: dataset)
     pipeline._print_verdict(lake, None)
     line = capsys.readouterr().out.splitlines()[-1]
     assert line.split()[:2] == ["[/run]", "[b]:smile:"]
@@ -85,9 +74,9 @@ def test_garbage_that_is_ingested_fails(
     done = SimpleNamespace(added=[], known=[], events=0, quarantined=7, runs=[])
     monkeypatch.setattr("episub_router.pipeline.ingest.ingest", lambda *given: done)
     arguments: Any = SimpleNamespace(input=["garbage"], run_name=None, answers=True)
-    nothing: Any = None
+    nothing: Any = SimpleNamespace(session=None)
     with pytest.raises(CommandError, match="no record of these files is an event of a trace"):
-        pipeline._ingest(arguments, nothing, nothing)
+        pipeline._ingest(arguments, nothing)
     assert "7 records quarantined" in capsys.readouterr().out
 
 

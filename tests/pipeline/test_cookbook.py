@@ -74,6 +74,9 @@ def test_a_report_straight_from_traces_with_an_empty_one(
 
     pytest.importorskip("vl_convert")
     events = write_star(tmp_path / "star")
+    # As on hosts, each with its own directory.
+    (tmp_path / "star" / "host").mkdir()
+    (tmp_path / "star" / "node-1.pb").rename(tmp_path / "star" / "host" / "node-1.pb")
     (tmp_path / "star" / "never-began.pb").touch()
     outs = [tmp_path / f"page.{ending}" for ending in ("html", "json")]
     named = [word for out in outs for word in ("--out", str(out))]

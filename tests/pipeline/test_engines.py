@@ -1,4 +1,4 @@
-"""Every table is the same on Spark, on Sail, and at a server of Spark Connect."""
+"""Every table is the same on Sail, on Spark, and at a server of Spark Connect."""
 
 from __future__ import annotations
 
@@ -11,45 +11,50 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import children
-from tests.pipeline.files import write_star
-from tests.pipeline.records import put_records
-from tests.pipeline.traces import RandomTrace
+from tests.pipeline.traces import PATIENCE, WINDOW
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
     from episub_router.pipeline.lake import Lake
+    from tests.pipeline.conftest import Swept
 
-pytestmark = pytest.mark.spark_processes
+RUNS = ["star", "random 0", "random 2", "parted", "jumped", "episub-churn-1"]
+"""Made by hand, drawn, and simulated."""
 
-_ANSWERED = """
+_AT_A_SERVER = """
 import sys
 from episub_router.pipeline import session
 from episub_router.pipeline.lake import Lake
 from tests.pipeline.test_engines import answered
 
-engine, remote, root, out = sys.argv[1:]
-spark = session.start(None, {}, engine, remote or None)
-with open(out, "w") as file:
-    file.write(answered(Lake(spark, root)))
+root, *runs = sys.argv[1:]
+spark = session.start(remote="local[1]", conf={"spark.sql.shuffle.partitions": "2"})
+answered(Lake(spark, root), runs)
 spark.stop()
 """
 
 
-def answered(lake: Lake) -> str:
-    """All tables of a lake, made anew: a line for each row, which is the same whatever the order of
-    rows and columns, and the last digits of doubles."""
-    from episub_router.pipeline.engine import json_lines
-    from episub_router.pipeline.lake import GOLD, SILVER
+def answered(lake: Lake, runs: Sequence[str]) -> None:
+    """Have all tables of some runs made."""
     from episub_router.pipeline.params import AnswerParams
     from episub_router.pipeline.run import ANSWERS, FACTS, answer
 
-    assert [name for name, _ in answer(lake, AnswerParams())] == [*FACTS, *ANSWERS]
-    rows = [
-        json.dumps([name, _rounded(json.loads(line))], sort_keys=True)
-        for layer in (SILVER, GOLD)
+    params = AnswerParams(window=WINDOW, patience=PATIENCE, looks=20)
+    assert [name for name, _ in answer(lake, params, runs)] == [*FACTS, *ANSWERS]
+
+
+def rows_of(lake: Lake, runs: Sequence[str]) -> list[str]:
+    """The rows of all tables, as text that is the same whatever the order of rows and columns, and
+    the last digits of doubles."""
+    return sorted(
+        json.dumps([name, _rounded(row)], sort_keys=True)
+        for layer in ("silver", "gold")
         for name in lake.tables(layer)
-        for line in json_lines(lake.read(layer, name))
-    ]
-    return "\n".join(sorted(rows))
+        for row in lake.look(layer, name, runs).to_table().to_pylist()
+    )
 
 
 def _rounded(value: Any) -> Any:
@@ -60,34 +65,33 @@ def _rounded(value: Any) -> Any:
     return [_rounded(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.fixture(scope="module")
-def wanted(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A lake of two runs, and their tables by the session of all tests."""
-    from episub_router.pipeline.ingest import ingest
+def copied(lake: Lake, to: Path) -> str:
+    """A lake with the records alone."""
+    for layer in ("bronze", "manifest"):
+        shutil.copytree(Path(lake.root, layer), to / layer)
+    return str(to)
+
+
+@pytest.mark.spark
+def test_all_tables_are_the_same(swept: Swept, jvm: SparkSession, tmp_path: Path) -> None:
+    """Functions in Python are called in this process with Sail, and sent to the tasks of Spark."""
+    pytest.importorskip("pysail")
     from episub_router.pipeline.lake import Lake
 
-    directory = tmp_path_factory.mktemp("engines")
-    write_star(directory / "star")
-    lake = Lake(spark, str(directory / "lake"))
-    ingest(spark, lake, [str(directory / "star")])
-    put_records(lake, {"random": RandomTrace(0).events})
-    return directory / "lake", answered(lake)
+    lake = Lake(jvm, copied(swept.lake, tmp_path / "lake"))
+    answered(lake, RUNS)
+    found = rows_of(lake, RUNS)
+    assert found == rows_of(swept.lake, RUNS)
+    assert len({json.loads(row)[0] for row in found}) > 35
 
 
-@pytest.mark.parametrize(("engine", "remote"), [("sail", ""), ("spark", "local[1]")])
-def test_all_tables_are_the_same(
-    wanted: tuple[Path, str], engine: str, remote: str, tmp_path: Path
-) -> None:
-    """PySpark starts a server of Spark Connect itself for `--remote local`."""
-    pytest.importorskip("pysail" if engine == "sail" else "grpc")
-    lake, rows = wanted
-    shutil.copytree(lake, tmp_path / "lake")
-    for layer in ("silver", "gold"):
-        shutil.rmtree(tmp_path / "lake" / layer)
-    out = tmp_path / "rows"
-    children.run(
-        [sys.executable, "-c", _ANSWERED, engine, remote, str(tmp_path / "lake"), str(out)],
-        check=True, timeout=500,
-    )  # fmt: skip
-    assert out.read_text().splitlines() == rows.splitlines()
-    assert len({json.loads(row)[0] for row in rows.splitlines()}) > 30
+@pytest.mark.spark_processes
+def test_a_server_of_spark_connect_makes_the_same_tables(swept: Swept, tmp_path: Path) -> None:
+    """PySpark starts it itself for `--remote local`."""
+    pytest.importorskip("grpc")
+    from episub_router.pipeline.lake import Lake
+
+    runs = ["star", "random 0"]
+    root = copied(swept.lake, tmp_path / "lake")
+    children.run([sys.executable, "-c", _AT_A_SERVER, root, *runs], check=True, timeout=500)
+    assert rows_of(Lake(None, root), runs) == rows_of(swept.lake, runs)

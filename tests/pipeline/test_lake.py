@@ -205,13 +205,12 @@ def test_a_thousand_damaged_files(spark: SparkSession, lake: Lake, tmp_path: Pat
         assert (wanted - found[name]).total() <= 2
 
 
-def test_a_lake_at_a_uri_is_like_a_local_one(
-    spark: SparkSession, lake: Lake, tmp_path: Path
-) -> None:
+def test_a_lake_at_a_uri_is_like_a_local_one(jvm: SparkSession, tmp_path: Path) -> None:
+    """Sail takes no URIs of this machine with one slash."""
     from episub_router.pipeline.ingest import ingest, listed
     from episub_router.pipeline.lake import Lake
 
-    traces = tmp_path / "star [1]"
+    traces, lake = tmp_path / "star [1]", Lake(jvm, str(tmp_path / "lake"))
     write_star(traces)
     (traces / "node-1.pb.gz").write_bytes(gzip.compress((traces / "node-1.pb").read_bytes()))
     (traces / "node-1.pb").unlink()
@@ -225,14 +224,14 @@ def test_a_lake_at_a_uri_is_like_a_local_one(
     assert there == ["mp", *paths, "xtmp"]
     for name in ("mp", "xtmp", "under-way.tmp"):
         (traces / name).unlink()
-    far = Lake(spark, f"file:{tmp_path}/far")
-    ours, theirs = (ingest(spark, to, [at]) for to, at in ((lake, str(traces)), (far, uri)))
+    far = Lake(jvm, f"file:{tmp_path}/far")
+    ours, theirs = (ingest(jvm, to, [at]) for to, at in ((lake, str(traces)), (far, uri)))
     assert ours == theirs
-    assert ingest(spark, far, [uri]).added == ()
+    assert ingest(jvm, far, [uri]).added == ()
     key = ["file", "offset", "status"]
     found, wanted = (table.records().orderBy(*key).collect() for table in (far, lake))
     assert found == wanted
-    table = spark.createDataFrame([("a b/c", 1)], "run string, value int")
+    table = jvm.createDataFrame([("a b/c", 1)], "run string, value int")
     for _ in range(2):
         assert len(far.write("gold", "t", table, ["a b/c"]).collect()) == 1
     assert far.tables("gold") == ["t"]
@@ -264,7 +263,7 @@ def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None
     lake.write("gold", "t", table(("a b/c", 3)), ["a b/c"])  # type: ignore[arg-type]
     assert sorted(map(tuple, lake.read("gold", "t").collect())) == [("a b/c", 3), ("d", 2)]
     empty = lake.write("gold", "t", table(("d", 0)).where("false"), ["d"])  # type: ignore[attr-defined]
-    assert (lake.has("gold", "t", ["d"]), lake.has("gold", "t", ["d", "a b/c"])) == (False, True)
+    assert lake.read("gold", "t", ["d", "a b/c"]).count() == 1
     assert empty.collect() == []
     assert lake.read("gold", "t").count() == 1
     assert lake.tables("gold") == ["t"]
@@ -275,7 +274,7 @@ def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None
 @pytest.mark.parametrize("scheme", ["", "file:"])
 @pytest.mark.parametrize("values", [(3, 4, 5), ()])
 def test_a_table_whose_writer_is_killed_is_whole(
-    spark: SparkSession,
+    jvm: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     scheme: str,
@@ -287,11 +286,11 @@ def test_a_table_whose_writer_is_killed_is_whole(
     from episub_router.pipeline.storage import Storage
 
     kind: Any = Storage
-    lake = Lake(spark, f"{scheme}{tmp_path}/lake")
+    lake = Lake(jvm, f"{scheme}{tmp_path}/lake")
     schema = "run string, value int"
     # Two files each.
-    old = spark.createDataFrame([("r", 1), ("r", 2)], schema).repartition(2)
-    new = spark.createDataFrame([("r", value) for value in values], schema).repartition(2)
+    old = jvm.createDataFrame([("r", 1), ("r", 2)], schema).repartition(2)
+    new = jvm.createDataFrame([("r", value) for value in values], schema).repartition(2)
 
     class Killed(Exception):
         pass
@@ -386,15 +385,17 @@ def test_what_is_left_over_can_be_removed(spark: SparkSession, lake: Lake, tmp_p
 
 
 def test_small_batches_are_put_together(
-    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jvm: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever it is killed, each record is there once, and it can be repeated."""
     from episub_router.pipeline.bronze.compaction import compact
     from episub_router.pipeline.ingest import ingest
+    from episub_router.pipeline.lake import Lake
 
+    lake = Lake(jvm, str(tmp_path / "lake"))
     write_star(tmp_path / "star", nodes=3)
     for node in range(3):
-        ingest(spark, lake, [str(tmp_path / "star" / f"node-{node}.pb")], "star")
+        ingest(jvm, lake, [str(tmp_path / "star" / f"node-{node}.pb")], "star")
     entries = lake.manifest()
 
     def records() -> list[str]:
@@ -425,7 +426,7 @@ def test_small_batches_are_put_together(
     lake.vacuum()
     assert (records(), batches()) == (before, 1)
     assert compact(lake) == []
-    assert ingest(spark, lake, [str(tmp_path / "star")], "star").added == ()
+    assert ingest(jvm, lake, [str(tmp_path / "star")], "star").added == ()
     lake.remove("star")
     assert (lake.manifest(), batches()) == ([], 0)
 

@@ -45,7 +45,7 @@ def test_the_worst_peers_are_named_with_why(swept: Swept) -> None:
 
 
 def test_why_a_peer_fared_as_it_did() -> None:
-    from episub_router.pipeline.report.peers import reason
+    from episub_router.pipeline.report.rows import reason
 
     usual = {"missing": 0, "late": 0, "causes": None, "latency": 10, "usual_latency": 10,
              "hops": 2.0, "usual_hops": 2.0}  # fmt: skip

@@ -23,8 +23,6 @@ from episub_router.pipeline.report.model import Report
 from tests.pipeline.reports import small_report
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from tests.pipeline.conftest import Swept
 
 HOSTILE = "</script><script>document.title='owned'</script>|<img src=x onerror=alert(1)>"
@@ -42,41 +40,43 @@ def of_headline(swept: Swept) -> Report:
     return gather(swept.lake, [episub], [gossipsub], ReportParams())
 
 
-@pytest.mark.spark
-def test_looks_are_thinned_to_the_last(spark: SparkSession) -> None:
-    from episub_router.pipeline.report.queries import looks
-
-    rows = [
-        ("r", kind, None, time) for kind, count in (("a", 950), ("b", 3)) for time in range(count)
-    ]
-    overlay = spark.createDataFrame(rows, "run string, kind string, topic string, time long")
-    found = sorted((row.kind, row.time) for row in looks(overlay, 400).collect())
-    assert found == [*(("a", time) for time in range(1, 950, 3)), *(("b", t) for t in range(3))]
+def rows_of(columns: str, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns.split(), row, strict=True)) for row in rows]
 
 
-@pytest.mark.spark
-def test_losses_are_summed_before_the_most_frequent_are_chosen(spark: SparkSession) -> None:
-    from episub_router.pipeline.report.queries import most_frequent
-
-    rows = [("r", None, "a", "reject", f"reason {number}", 11) for number in range(20)]
-    rows += [("r", None, f"t{number}", "drop", "queue full", 10) for number in range(100)]
-    rows.append(("r", 5, "a", "reject", "of a window", 9999))
-    schema = "run string, window long, topic string, kind string, reason string, count long"
-    found = {row.reason: row[3] for row in most_frequent(spark.createDataFrame(rows, schema), 3)
-             .collect()}  # fmt: skip
-    assert found == {"queue full": 1000, "reason 0": 11, "reason 1": 11}
+def test_looks_are_thinned_to_the_last() -> None:
+    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+    rows = [(kind, None, time) for kind, count in (("a", 950), ("b", 3)) for time in range(count)]
+    found = queries.looks(rows_of("kind topic time", rows), 400)
+    assert sorted((row["kind"], row["time"]) for row in found) == [
+        *(("a", time) for time in range(1, 950, 3)), *(("b", time) for time in range(3)),
+    ]  # fmt: skip
 
 
-@pytest.mark.spark
-def test_one_repair_of_many(spark: SparkSession) -> None:
-    from episub_router.pipeline.report.queries import largest, mended
+def test_losses_are_summed_before_the_most_frequent_are_chosen() -> None:
+    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+    rows: list[Any] = [("a", "reject", f"reason {number}", 11) for number in range(20)]
+    rows += [(f"t{number}", "drop", "queue full", 10) for number in range(100)]
+    found = queries.most_frequent(rows_of("topic kind reason count", rows), 3)
+    assert {row["reason"]: row["count"] for row in found} == {
+        "queue full": 1000, "reason 0": 11, "reason 1": 11,
+    }  # fmt: skip
 
-    rows = [("r", "t", time, 1 + time % 7, None if time == 3 else time / 10) for time in range(50)]
-    schema = "run string, topic string, time long, nodes long, repaired_after double"
-    faults = spark.createDataFrame(rows, schema)
-    assert sorted(row.time for row in largest(faults, 4).collect()) == [6, 13, 20, 27]
-    (row,) = mended(faults).collect()
-    assert (row.repaired_after, row.unrepaired) == (4.9, 1)
+
+def test_the_faults_that_took_the_most_nodes() -> None:
+    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+    faults = rows_of("topic time nodes", [("t", time, 1 + time % 7) for time in range(50)])
+    assert [row["time"] for row in queries.largest(faults, 4)] == [6, 13, 20, 27]
+
+
+def test_a_step_of_a_distribution_has_its_last_row() -> None:
+    """Of each topic."""
+    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+    rows = [("a", ms, (ms + 1) / 100) for ms in range(100)] + [("b", 7, 1.0)]
+    found = queries.thinned(rows_of("topic millisecond share", rows), 4)
+    assert [(row["topic"], row["millisecond"]) for row in found] == [
+        ("a", 24), ("a", 49), ("a", 74), ("a", 99), ("b", 7),
+    ]  # fmt: skip
 
 
 def test_a_topic_without_a_name_has_one_here() -> None:
@@ -93,8 +93,7 @@ def test_a_topic_without_a_name_has_one_here() -> None:
         for name in ("gossipsub", "episub", "episub")
     ]
     tables = {"spread": [spread], "quality": [made.runs[0].quality], "headers": headers}
-    of_run = {name: {"r": rows} for name, rows in tables.items()}
-    run = ReportRows(of_run, {"r": [None]}, ReportParams()).run("r")
+    run = ReportRows(tables, [None], ReportParams()).run("r")
     assert run.about == {"router": "episub, gossipsub", "software": "s", "simulated": False}
     assert run.topics[0].label == "r · (no topic)"
     assert "(no topic)" in as_markdown(Report([run], None, 3.0))

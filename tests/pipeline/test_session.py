@@ -67,7 +67,7 @@ def test_without_any_java_the_packages_is_taken(monkeypatch: pytest.MonkeyPatch)
 
 def test_settings_suit_the_size_of_the_data() -> None:
     """Little data isn't worth compiling for; nobody knows how much there is at a URI."""
-    assert session.settings_for(session.LITTLE_BYTES) == session.FOR_FEW_ROWS
+    assert session.settings_for(session.LITTLE_BYTES) == session.FOR_LITTLE
     assert session.settings_for(session.LITTLE_BYTES + 1) == session.settings_for(None) == {}
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def drain(
-    spark: SparkSession,
+    jvm: SparkSession,
     root: Path,
     directory: Path,
     run: str = "r",
@@ -39,7 +40,7 @@ def drain(
 
     batches: list[Progress] = []
     query = stream(
-        spark, Lake(spark, str(root)), str(directory), run,
+        jvm, Lake(jvm, str(root)), str(directory), run,
         AnswerParams(window=5.0, lateness=lateness),
         once=True, answer=answer, on_batch=batches.append, **options,
     )  # fmt: skip
@@ -66,16 +67,17 @@ def test_the_watermark_waits_for_files_that_are_rotated_hourly() -> None:
 
 
 @pytest.mark.spark
-def test_late_events_are_kept_apart_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+def test_late_events_are_kept_apart_and_counted(jvm: SparkSession, tmp_path: Path) -> None:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
     from episub_router.pipeline.run import Tables
+    from episub_router.pipeline.stream import live
 
-    lake, traces = Lake(spark, str(tmp_path / "lake")), tmp_path / "traces"
+    lake, traces = Lake(jvm, str(tmp_path / "lake")), tmp_path / "traces"
     count = write_star(traces, messages=20)
-    (first,) = drain(spark, Path(lake.root), traces, lateness=2.0)
+    (first,) = drain(jvm, Path(lake.root), traces, lateness=2.0)
     assert (sum(entry.events for entry in first.files), first.watermark) == (count, None)
-    before = {row.window: row for row in _live(lake, "spread")}
+    before = {row["window"]: row for row in live(lake, "spread", ["r"])}
     latest = max(entry.latest or 0 for entry in first.files)
     events = node_events(3, messages=20)
     for event in events:
@@ -85,7 +87,7 @@ def test_late_events_are_kept_apart_and_counted(spark: SparkSession, tmp_path: P
     (traces / "late.pb").write_bytes(delimited(events))
     # The same content under another name is nothing new.
     (traces / "copy.pb").write_bytes((traces / "node-1.pb").read_bytes())
-    (second,) = drain(spark, Path(lake.root), traces, lateness=2.0)
+    (second,) = drain(jvm, Path(lake.root), traces, lateness=2.0)
     (entry,) = second.files
     assert (entry.events, entry.late) == (len(events), late)
     assert second.watermark == latest - 2 * SECOND
@@ -94,33 +96,33 @@ def test_late_events_are_kept_apart_and_counted(spark: SparkSession, tmp_path: P
     # Answers that are made of everything have them.
     tables = Tables({"records": lake.records(["r"])}, AnswerParams())
     assert tables("events").count() == count + len(events)
-    after = {row.window: row for row in _live(lake, "spread")}
+    after = {row["window"]: row for row in live(lake, "spread", ["r"])}
     assert set(after) == set(before)
     closed = min(before)
     assert closed + 5 * SECOND + 10 * SECOND < second.watermark
     assert after[closed] == before[closed]
-    assert sum(row.messages for row in after.values()) == 20
-    assert sorted(row["index"] for row in _live(lake, "messages")) == list(range(20))
+    assert sum(row["messages"] for row in after.values()) == 20
+    assert sorted(row["index"] for row in live(lake, "messages", ["r"])) == list(range(20))
 
 
 @pytest.mark.spark
-def test_what_is_being_written_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_being_written_is_waited_for(jvm: SparkSession, tmp_path: Path) -> None:
     """Also where nothing else is there, and where what comes first can't be read."""
     traces, lake = tmp_path / "traces", tmp_path / "lake"
     traces.mkdir()
     under_way = traces / "node-1.pb.tmp"
     under_way.write_bytes(delimited(node_events(1)))
-    assert drain(spark, lake, traces) == []
+    assert drain(jvm, lake, traces) == []
     (traces / "junk.pb").write_bytes(b"\xff" * 9)
-    (junk,) = drain(spark, lake, traces)
+    (junk,) = drain(jvm, lake, traces)
     assert [(entry.events, entry.quarantined) for entry in junk.files] == [(0, 1)]
     under_way.rename(traces / "node-1.pb")
-    (whole,) = drain(spark, lake, traces, answer=False)
+    (whole,) = drain(jvm, lake, traces, answer=False)
     assert [entry.events for entry in whole.files] == [len(node_events(1))]
 
 
 @pytest.mark.spark
-def test_everything_once_in_a_run_of_whatever_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_everything_once_in_a_run_of_whatever_name(jvm: SparkSession, tmp_path: Path) -> None:
     """One content under two names in one batch, a batch that is repeated, and an old file."""
     from episub_router.pipeline.bronze.compaction import compact
     from episub_router.pipeline.lake import Lake
@@ -128,45 +130,45 @@ def test_everything_once_in_a_run_of_whatever_name(spark: SparkSession, tmp_path
     traces, root, name = tmp_path / "traces", tmp_path / "lake", "a/b={c}"
     count = write_star(traces, nodes=2)
     (traces / "copy.pb").write_bytes((traces / "node-1.pb").read_bytes())
-    (first,) = drain(spark, root, traces, run=name, answer=False)
+    (first,) = drain(jvm, root, traces, run=name, answer=False)
     assert [Path(entry.file).name for entry in first.files] == ["copy.pb", "node-0.pb"]
-    lake = Lake(spark, str(root))
+    lake = Lake(jvm, str(root))
     assert lake.events([name]).count() == count
     written = sorted(Path(root, "bronze").rglob("*.parquet"))
     for done in Path(root, "checkpoints").glob("*/commits/*0*"):
         done.unlink()
-    (repeated,) = drain(spark, root, traces, run=name, answer=False)
+    (repeated,) = drain(jvm, root, traces, run=name, answer=False)
     assert (repeated.number, repeated.files) == (first.number, first.files)
     assert sorted(Path(root, "bronze").rglob("*.parquet")) == written
     assert lake.events([name]).count() == count
     old = traces / "node-2.pb"
     old.write_bytes(delimited(node_events(2)))
     os.utime(old, (old.stat().st_mtime - 400 * 86400,) * 2)
-    (third,) = drain(spark, root, traces, run=name, answer=False)
+    (third,) = drain(jvm, root, traces, run=name, answer=False)
     assert [Path(entry.file).name for entry in third.files] == ["node-2.pb"]
     # What has been put together is known, and belongs to the time before the next batch.
     for node in (3, 4):
         (traces / f"node-{node}.pb").write_bytes(delimited(node_events(node)))
-        drain(spark, root, traces, run=name, answer=False)
+        drain(jvm, root, traces, run=name, answer=False)
     before = lake.events([name]).count()
     assert len(compact(lake)) == 1
     assert len({entry.batch for entry in lake.manifest()}) == 3
     (traces / "again.pb").write_bytes((traces / "node-1.pb").read_bytes())
     (traces / "node-5.pb").write_bytes(delimited(node_events(5)))
-    (last,) = drain(spark, root, traces, run=name, answer=False)
+    (last,) = drain(jvm, root, traces, run=name, answer=False)
     assert last.watermark is not None
     assert [Path(entry.file).name for entry in last.files] == ["node-5.pb"]
     assert lake.events([name]).count() == before + len(node_events(5))
 
 
 @pytest.mark.spark
-def test_exchanges_of_a_state_are_those_of_its_events(spark: SparkSession, tmp_path: Path) -> None:
+def test_exchanges_of_a_state_are_those_of_its_events(jvm: SparkSession, tmp_path: Path) -> None:
     """Also where an RPC named a message twice: that end can't be matched."""
     from episub_router.pipeline.facts.clocks import exchanges
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.state import exchanges_of, merged, reduced, sampled
 
-    traces, lake = tmp_path / "traces", Lake(spark, str(tmp_path / "lake"))
+    traces, lake = tmp_path / "traces", Lake(jvm, str(tmp_path / "lake"))
     traces.mkdir()
     for node in range(2):
         events = node_events(node, 2, messages=6)
@@ -174,7 +176,7 @@ def test_exchanges_of_a_state_are_those_of_its_events(spark: SparkSession, tmp_p
             sent = next(event for event in events if event.HasField("sendRPC"))
             sent.sendRPC.meta.messages.append(sent.sendRPC.meta.messages[0])
         (traces / f"node-{node}.pb").write_bytes(delimited(events))
-        drain(spark, Path(lake.root), traces, answer=False)
+        drain(jvm, Path(lake.root), traces, answer=False)
     wanted = exchanges(lake.events(["r"])).collect()
     first, second = sorted({entry.batch for entry in lake.manifest()})
     before = merged(reduced(lake.events(["r"], {first})), None)
@@ -183,14 +185,6 @@ def test_exchanges_of_a_state_are_those_of_its_events(spark: SparkSession, tmp_p
     assert sorted(found) == sorted(wanted)
     # Six each way, but for the one that was named twice.
     assert len(found) == 2 * 6 - 1
-
-
-def _live(lake: object, name: str) -> list[object]:
-    from episub_router.pipeline.stream import live
-
-    table = live(lake, name, ["r"])  # type: ignore[arg-type]
-    assert table is not None
-    return table.drop("batch").collect()
 
 
 def write_parts(directory: Path, parts: int, messages: int) -> int:
@@ -220,7 +214,7 @@ def java_in(group: int) -> set[str]:
 
 @pytest.mark.spark_processes
 @pytest.mark.timeout(900)
-def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_killed_stream_goes_on_where_it_was(jvm: SparkSession, tmp_path: Path) -> None:
     """Windows close meanwhile; what was answered batch by batch is what all events give, and what
     is kept from batch to batch doesn't grow. The stream that is killed runs on the package's Java.
     """
@@ -229,10 +223,11 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     from episub_router.pipeline.params import AnswerParams
     from episub_router.pipeline.reading.source import TraceDataSource
     from episub_router.pipeline.run import Tables
+    from episub_router.pipeline.stream import live
 
     traces, root, lateness = tmp_path / "traces", tmp_path / "lake", 2.0
     count = write_parts(traces, 3, messages=40)
-    lake = Lake(spark, str(root))
+    lake = Lake(jvm, str(root))
     command = [
         sys.executable, "-m", "episub_router", "pipeline", "stream", str(traces), "--run", "r",
         "--lake", str(root), "--files", "1", "--window", "5", "--lateness", str(lateness), "--once",
@@ -258,7 +253,7 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
         children.kill(process)
     (taken,) = lake.manifest()
     written = {path: path.stat().st_mtime_ns for path in (root / "bronze").rglob("*.parquet")}
-    told = drain(spark, root, traces, lateness=lateness, files_per_batch=1)
+    told = drain(jvm, root, traces, lateness=lateness, files_per_batch=1)
     assert [progress.number for progress in told] == [0, 1, 2]
     assert told[0].files == (taken,)
     assert {path: path.stat().st_mtime_ns for path in written} == written
@@ -267,8 +262,8 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
     assert sum(entry.events for entry in entries) == count
     assert sum(entry.late for entry in entries) == 0
     assert lake.events(["r"]).count() == count
-    spark.dataSource.register(TraceDataSource)
-    records = spark.read.format("libp2ptrace").option("run", "r")
+    jvm.dataSource.register(TraceDataSource)
+    records = jvm.read.format("libp2ptrace").option("run", "r")
     tables = Tables(
         {"records": records.load(str(traces)).localCheckpoint()},
         AnswerParams(window=5.0),
@@ -277,8 +272,8 @@ def test_a_killed_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Pat
         "clocks", "publishes", "deliveries", "subscriptions", "arrivals", "messages"
     ):
         wanted = tables("spread").where("window IS NOT NULL").orderBy("window").collect()
-    found = sorted(_live(lake, "spread"), key=lambda row: row.window)  # type: ignore[attr-defined]
-    assert [row.asDict() for row in found] == [row.asDict() for row in wanted]  # type: ignore[attr-defined]
+    found = sorted(live(lake, "spread", ["r"]), key=itemgetter("window"))
+    assert found == [row.asDict() for row in wanted]
     assert sum(row.deliveries for row in wanted) == 40 * 2
     # Two windows of 5 s, the 10 s that messages are given, and the last part of 17 s are open.
     state = lake.read_live("state", "r", 2).where("role = 'event' AND event = 'deliver'")

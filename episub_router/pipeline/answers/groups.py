@@ -1,4 +1,4 @@
-"""How messages got to peers of each kind: cuts by software, protocol and region."""
+"""How messages got to each peer, and to peers of each kind: by software, protocol and region."""
 
 from __future__ import annotations
 
@@ -19,3 +19,19 @@ def groups(traits: DataFrame, arrivals: DataFrame) -> DataFrame:
         latency_p50=f"{quantile('latency', 0.5)} {came}",
         latency_p99=f"{quantile('latency', 0.99)} {came}", hops_mean=f"avg(hops) {came}",
     )  # fmt: skip
+
+
+def peers(arrivals: DataFrame, causes: DataFrame) -> DataFrame:
+    """The table `peers`: how each peer fared with the messages of others, and what for it lacks
+    some, or got them late: causes with their counts, the most frequent first, as text."""
+    key = ["run", "peer"]
+    table = grouped_by(
+        arrivals.where("live AND NOT origin"), key, expected="count(*)",
+        missing="count_if(NOT delivered)", latency="avg(latency) FILTER (WHERE delivered)",
+        hops="avg(hops)",
+    )  # fmt: skip
+    counted = grouped_by(causes, [*key, "cause"], less="-count(*)", late="count(latency)")
+    said = "transform(array_sort(collect_list(struct(less, cause))), one -> {})"
+    said = said.format("concat_ws(' ', string(-one.less), one.cause)")
+    named = grouped_by(counted, key, late="sum(late)", causes=f"array_join({said}, ', ')")
+    return table.join(named, key, "left").fillna(0, ["late"])

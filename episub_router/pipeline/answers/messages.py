@@ -27,7 +27,7 @@ def messages(
     sent: DataFrame,
     arrivals: DataFrame,
 ) -> DataFrame:
-    """The table `messages` of docs/pipeline.md; `copies` and `sent` are what the functions of these
+    """The table `messages`; `copies` and `sent` are what the functions of these
     names give."""
     order = Window.partitionBy("run", "topic").orderBy("time", "message")
     numbered = publishes.drop("correction").withColumn("index", F.row_number().over(order) - 1)

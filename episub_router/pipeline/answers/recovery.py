@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 import pandas as pd
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.engine import grouped
@@ -36,17 +36,11 @@ _AS_FAST = 1.5
 Ours: twice what p99 varies by between messages of a calm run."""
 
 
-def recorded(spark: SparkSession, faults: Sequence[tuple[str, int, str, int]]) -> DataFrame:
-    """Rows of `RECORDED`."""
-    if faults:
-        return spark.createDataFrame(faults, RECORDED)
-    # Python's own way makes a job of nothing.
-    none = (column for f in RECORDED for column in nulls(f.dataType.simpleString(), f.name))
-    return spark.range(0).select(*none).limit(0)
-
-
 def recovery(
-    messages: DataFrame, subscriptions: DataFrame, faults: DataFrame, recorded: DataFrame
+    messages: DataFrame,
+    subscriptions: DataFrame,
+    faults: DataFrame,
+    recorded: Sequence[tuple[str, int, str, int]],
 ) -> DataFrame:
     """The table `recovery`: one row per fault and topic. `recorded` (`RECORDED`) has those that a
     run's own record tells of. In runs without, a fault is one of `faults`, or a time at which nodes
@@ -62,18 +56,19 @@ def recovery(
     # Nodes that crashed say so themselves.
     went = gone.select("run").distinct().withColumn("went", F.lit(True))
     found = found.join(went, "run", "left").where("ending <> 'down' OR went IS NULL").drop("went")
-    known = recorded.join(topics, "run").select(
-        "run", "topic", "time", "ending", "nodes", *nulls("long", "calm")
-    )
-    traced = gone.unionByName(found).join(recorded.select("run").distinct(), "run", "anti")
+    of_all = gone.unionByName(found)
+    if recorded:
+        known = messages.sparkSession.createDataFrame(recorded, RECORDED).join(topics, "run")
+        known = known.withColumns({"calm": F.lit(None).cast("long")})
+        of_all = of_all.where(~F.col("run").isin(sorted({run for run, *_ in recorded})))
+        of_all = of_all.unionByName(known)
     spread = messages.select(
         "run", "topic", F.col("published").alias("time"),
         F.lit(None).cast("string").alias("ending"), *nulls("long", "nodes", "calm"),
         "reliability", "rmr", "latency_p99",
     )  # fmt: skip
-    faults = traced.unionByName(known)
     none = nulls("double", "reliability", "rmr"), nulls("long", "latency_p99")
-    rows = faults.select("*", *none[0], *none[1]).unionByName(spread)
+    rows = of_all.select("*", *none[0], *none[1]).unionByName(spread)
     return grouped(rows, ["run", "topic"], mend, RECOVERY)
 
 

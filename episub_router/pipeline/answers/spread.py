@@ -15,7 +15,7 @@ _KEY = ["run", "topic", "window"]
 
 
 def spread(messages: DataFrame, arrivals: DataFrame, params: AnswerParams) -> DataFrame:
-    """The table `spread` of docs/pipeline.md."""
+    """The table `spread`: measures of docs/metrics.md."""
     sums = ("live", "delivered", "deliveries", "newcomers", "payloads", "duplicates",
             "negative_latencies", "unknown_latencies")  # fmt: skip
     means = ("reliability", "rmr", "ldh", "mean_hops", "leaves", "stability", "t50", "t90", "t99",

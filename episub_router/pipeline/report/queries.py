@@ -1,124 +1,116 @@
-"""What a report asks of the tables: few rows for any number of runs."""
+"""What a report takes of the tables: few rows for any number of runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from statistics import fmean
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
-
-from episub_router.pipeline.answers.load import IS_TRACED
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
-from episub_router.pipeline.sql import grouped_by
+from episub_router.pipeline.report.model import Row
 
 ABOUT = ("router", "scenario", "seed", "software")
 
 MESSAGE = ("index", "published", "reliability", "rmr", "ldh", "duplicates", "latency_p99")
 
 
-def together(tables: Mapping[str, DataFrame]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of all of `tables`, by one query."""
-    (first, *others) = (
-        table.select(F.lit(name).alias("name"), _as_json("row")) for name, table in tables.items()
-    )
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in tables}
-    columns = {name: table.columns for name, table in tables.items()}
-    for name, row in reduce(DataFrame.unionAll, others, first).collect():
-        # Sail leaves out nulls, whatever is said.
-        found[name].append(dict.fromkeys(columns[name]) | json.loads(row))
-    return found
+def by(rows: Iterable[Row], *keys: str) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
+    """The rows of each key, in its order; nulls last."""
+
+    def key(row: Row) -> list[tuple[bool, Any]]:
+        return [(row[name] is None, row[name]) for name in keys]
+
+    for found, of_key in groupby(sorted(rows, key=key), key):
+        yield tuple(value for _, value in found), list(of_key)
 
 
-def abouts(headers: DataFrame, most: int) -> DataFrame:
-    """What the headers of each run say, each combination once, and `most` of them at most."""
-    fields = ", ".join(f"{name} string" for name in (*ABOUT, "simulated"))
-    fields = fields.replace("simulated string", "simulated boolean")
-    described = headers.select("run", F.from_json("detail", fields).alias("it"))
-    distinct = described.select("run", "it.*").distinct()
-    return first(distinct, [F.col(name) for name in ABOUT], most)
+def first(rows: Iterable[Row], order: Callable[[Row], Any], count: int, *keys: str) -> list[Row]:
+    """The first `count` rows of each key in `order`."""
+    return [row for _, of_key in by(rows, *keys) for row in sorted(of_key, key=order)[:count]]
 
 
-def most_frequent(losses: DataFrame, most: int) -> DataFrame:
+def abouts(details: Iterable[str], most: int) -> list[Row]:
+    """What the headers of a run say, each combination once, and `most` of them at most."""
+    said = [json.loads(detail) for detail in details]
+    rows = [
+        {name: None if (value := one.get(name)) is None else str(value) for name in ABOUT}
+        | {"simulated": bool(one.get("simulated"))}
+        for one in said
+    ]
+    return [of_one[0] for _, of_one in by(rows, *ABOUT, "simulated")][:most]
+
+
+def most_frequent(losses: Iterable[Row], most: int) -> list[Row]:
     """Over all topics, the `most` frequent reasons."""
-    of_run = losses.where("window IS NULL")
-    summed = grouped_by(of_run, ["run", "kind", "reason"], count="sum(count)")
-    return first(summed, [F.col("count").desc(), F.col("kind"), F.col("reason")], most)
+    summed = [
+        {"kind": kind, "reason": reason, "count": sum(row["count"] for row in rows)}
+        for (kind, reason), rows in by(losses, "kind", "reason")
+    ]
+    return sorted(summed, key=lambda row: -row["count"])[:most]
 
 
-def largest(faults: DataFrame, most: int) -> DataFrame:
+def largest(faults: Iterable[Row], most: int) -> list[Row]:
     """Those that took the most nodes."""
-    return first(faults, [F.col("nodes").desc(), F.col("time")], most, "topic")
+    return first(faults, lambda row: (-row["nodes"], row["time"]), most, "topic")
 
 
-def mended(faults: DataFrame) -> DataFrame:
-    """The longest repair, and how many faults weren't repaired."""
-    return grouped_by(
-        faults, ["run", "topic"], repaired_after="max(repaired_after)",
-        unrepaired="count_if(repaired_after IS NULL)",
-    )  # fmt: skip
-
-
-def first(table: DataFrame, order: Sequence[Column], count: int, *key: str) -> DataFrame:
-    """The first `count` rows of each run and `key` in `order`."""
-    place = F.row_number().over(Window.partitionBy("run", *key).orderBy(*order))
-    return table.withColumn("place", place).where(F.col("place") <= count).drop("place")
-
-
-def thinned(cdf: DataFrame, points: int) -> DataFrame:
+def thinned(cdf: Iterable[Row], points: int) -> list[Row]:
     """The last row of each of `points` equal steps of the distribution."""
-    table = cdf.withColumn("step", F.ceil(F.col("share") * points))
-    following = Window.partitionBy("run", "topic").orderBy("millisecond")
-    last = table.withColumn("after", F.lead("step").over(following))
-    return last.where("after IS NULL OR after > step").select(
-        "run", "topic", "millisecond", "share"
-    )
+    chosen: list[Row] = []
+    for _, rows in by(cdf, "topic"):
+        rows.sort(key=lambda row: int(row["millisecond"]))
+        of_step = {math.ceil(row["share"] * points): row for row in rows}
+        chosen += of_step.values()
+    return chosen
 
 
-def looks(overlay: DataFrame, points: int) -> DataFrame:
+def looks(overlay: Iterable[Row], points: int) -> list[Row]:
     """At most `points` looks at each overlay at equal distances, the last one among them."""
-    of_one = Window.partitionBy("run", "topic", "kind")
-    step = F.ceil(F.count("*").over(of_one) / points)
-    back = F.row_number().over(of_one.orderBy(F.col("time").desc())) - 1
-    table = overlay.withColumn("step", step).withColumn("back", back)
-    return table.where(F.col("back") % F.col("step") == 0).drop("step", "back")
+    chosen: list[Row] = []
+    for _, rows in by(overlay, "topic", "kind"):
+        rows.sort(key=lambda row: int(row["time"]))
+        chosen += rows[:: -math.ceil(len(rows) / points)]
+    return chosen
 
 
-def caused(causes: DataFrame) -> DataFrame:
-    """How many pairs of each topic were late and lost for which cause."""
-    return grouped_by(
-        causes, ["run", "topic", "cause"], late="count(latency)", lost="count_if(latency IS NULL)"
-    )
-
-
-def averaged(messages: DataFrame, points: int) -> DataFrame:
+def averaged(messages: Iterable[Row], points: int) -> list[Row]:
     """At most `points` rows per topic, each a message or some consecutive ones."""
-    count = F.count("*").over(Window.partitionBy("run", "topic"))
-    bucket = F.floor(F.col("index") * F.least(count, F.lit(points)) / count)
-    table = messages.select("run", "topic", *MESSAGE, bucket.alias("bucket"))
-    least = {name: f"min({name})" for name in ("index", "published", "reliability")}
-    means = {name: f"avg({name})" for name in ("rmr", "ldh", "duplicates")}
-    return grouped_by(
-        table, ["run", "topic", "bucket"], **least, **means, latency_p99="max(latency_p99)"
-    ).drop("bucket")
+    made = []
+    for _, rows in by(messages, "topic"):
+        count = len(rows)
+        for row in rows:
+            row["bucket"] = row["index"] * min(count, points) // count
+        for _, some in by(rows, "bucket"):
+            known = [row["latency_p99"] for row in some if row["latency_p99"] is not None]
+            row = {"topic": some[0]["topic"], "latency_p99": max(known, default=None)}
+            for name in ("index", "published", "reliability"):
+                row[name] = min(one[name] for one in some)
+            for name in ("rmr", "ldh", "duplicates"):
+                row[name] = fmean(one[name] for one in some)
+            made.append(row)
+    return made
 
 
-def ranked(load: DataFrame, points: int) -> DataFrame:
+def ranked(load: Iterable[Row], points: int) -> list[Row]:
     """At most some `points` peers that have a trace, from the one that sends most down."""
-    of_run = Window.partitionBy("run")
-    rank = F.row_number().over(of_run.orderBy(F.col("sent_messages").desc(), "peer")) - 1
-    table = load.where(IS_TRACED).withColumn("rank", rank)
-    table = table.withColumn("count", F.count("*").over(of_run))
-    chosen = table.where(f"rank % ceil(count / {points}) = 0 OR rank = count - 1")
-    return chosen.selectExpr("run", "sent_messages", "sent_bytes", "rank / count AS share")
+    rows = [row for row in load
+            if row["sent_rpcs"] + row["received_rpcs"] + row["deliveries"]]  # fmt: skip
+    rows.sort(key=lambda row: (-row["sent_messages"], row["peer"]))
+    step, last = math.ceil(len(rows) / points), len(rows) - 1
+    return [
+        {name: row[name] for name in ("sent_messages", "sent_bytes")} | {"share": rank / len(rows)}
+        for rank, row in enumerate(rows)
+        if rank % step == 0 or rank == last
+    ]
 
 
 RAW = {
     GOLD: ("spread", "messages", "latency_cdf", "missing", "duplicate_causes", "control_traffic",
            "load", "balance", "loss_reasons", "overlay", "recovery", "causes", "faults", "rest",
-           "groups", "quality", "sds_channels"),
+           "groups", "peers", "quality", "sds_channels"),
     SILVER: ("clocks",),
 }  # fmt: skip
 """Tables that a report is made of, but for those with a row for each message and peer."""
@@ -126,15 +118,8 @@ RAW = {
 
 def raw_rows(lake: Lake, runs: Sequence[str]) -> Iterator[str]:
     """A line for each row: `table`, and the table's columns."""
-    tables = (
-        lake.read(layer, name, runs).select(F.lit(name).alias("table"), "*")
-        for layer, names in RAW.items()
-        for name in names
-    )
-    lines = (table.select(_as_json("line")) for table in tables)
-    for row in reduce(DataFrame.unionAll, lines).toLocalIterator():
-        yield f"{row.line}\n"
-
-
-def _as_json(name: str) -> Column:
-    return F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias(name)
+    for layer, names in RAW.items():
+        for name in names:
+            for batch in lake.look(layer, name, runs).to_batches():
+                for row in batch.to_pylist():
+                    yield json.dumps({"table": name, **row}) + "\n"

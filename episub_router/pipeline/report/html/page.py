@@ -18,9 +18,9 @@ from episub_router.pipeline.report.tables import CHANGE, Cell
 _NAME = 20
 """Letters of a word that isn't broken; longer ones are ids, and would be wider than a page."""
 
-_PEER = re.compile(r"((?:12D3KooW|16Uiu2HA|Qm)[1-9A-HJ-NP-Za-km-z]{30,})(\W?)")
+_ID = re.compile(r"((?:12D3KooW|16Uiu2HA|Qm)[1-9A-HJ-NP-Za-km-z]{30,}|[0-9a-f]{40,})(\W?)")
 _TOLD_APART = 6
-"""Last letters of a peer's id, by which thousands are told apart."""
+"""Last letters of an id of a peer or a message, by which thousands are told apart."""
 
 _TOGETHER = re.compile(
     r"(?<=\d) (?=(?:ns|µs|ms|s|B|%)(?:\W|$))|(?<=\d) (?=of \d)|(?<=\d of) (?=\d)"
@@ -48,16 +48,16 @@ def _classes(cell: Cell, head: str, kind: str) -> Markup:
 
 
 def _words(text: str) -> Markup:
-    """`text` as HTML: a number and its unit stay together, ids of peers are shown by their ends,
+    """`text` as HTML: a number and its unit stay together, ids are shown by their ends,
     and other long words may be broken."""
     return Markup(" ").join(map(_word, _TOGETHER.sub("\u00a0", text).split(" ")))
 
 
 def _word(word: str) -> Markup:
-    peer = _PEER.fullmatch(word)
-    if peer:
+    found = _ID.fullmatch(word)
+    if found:
         shown = Markup('<span title="{}">…{}</span>{}')
-        return shown.format(peer[1], peer[1][-_TOLD_APART:], peer[2])
+        return shown.format(found[1], found[1][-_TOLD_APART:], found[2])
     if len(word) > _NAME:
         return Markup('<span class="id">{}</span>').format(
             Markup(_INSIDE.sub("<wbr>", str(escape(word))))
