@@ -90,6 +90,16 @@ class Harness:
         self.driver.feed(topic, ev.Received(peer, REQUEST))
         assert ("up", topic, peer) in self.actions.take()
 
+    async def announces_in_time(self) -> None:
+        """To a lazy neighbour, what was pushed to an eager one."""
+        self.neighbor()
+        self.neighbor(OTHER)
+        self.driver.feed("t", ev.Received(OTHER, m.Prune()))
+        self.driver.feed("t", ev.Publish(b"id", None, 1))
+        assert self.actions.take() == [("send", PEER, "t", "Gossip")]
+        await trio.sleep(BroadcastParams().lazy_interval)
+        assert ("send", OTHER, "t", "IHave") in self.actions.take()
+
 
 async def test_a_dial_to_a_writable_peer_is_answered_at_once() -> None:
     harness = Harness()
@@ -200,13 +210,7 @@ async def test_timers_fire_when_due_and_earlier_ones_wake_the_loop(
         nursery.start_soon(harness.driver.run)
         await trio.sleep(1)
         harness.driver.join("t", ())
-        harness.neighbor()
-        harness.neighbor(OTHER)
-        harness.driver.feed("t", ev.Received(OTHER, m.Prune()))
-        harness.driver.feed("t", ev.Publish(b"id", None, 1))
-        assert harness.actions.take() == [("send", PEER, "t", "Gossip")]
-        await trio.sleep(BroadcastParams().lazy_interval)
-        assert ("send", OTHER, "t", "IHave") in harness.actions.take()
+        await harness.announces_in_time()
         nursery.cancel_scope.cancel()
 
 
@@ -277,11 +281,5 @@ async def test_at_rest_one_wake_up_serves_several_timers(
         steps.clear()
         await trio.sleep(60)
         assert min(b - a for a, b in pairwise(steps)) >= 5 - 1e-6
-        harness.neighbor()
-        harness.neighbor(OTHER)
-        harness.driver.feed("t", ev.Received(OTHER, m.Prune()))
-        harness.driver.feed("t", ev.Publish(b"id", None, 1))
-        harness.actions.take()
-        await trio.sleep(BroadcastParams().lazy_interval)
-        assert ("send", OTHER, "t", "IHave") in harness.actions.take()
+        await harness.announces_in_time()
         nursery.cancel_scope.cancel()

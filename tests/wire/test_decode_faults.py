@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+from google.protobuf.message import Message
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router.pb import episub_pb2 as pb
@@ -31,12 +32,19 @@ def line(id: bytes, hops: int = 1) -> pb.MessageSummary:
     return pb.MessageSummary(id=id, hops=hops)
 
 
-def decode(*controls: pb.Control | bytes, limits: WireLimits | None = None) -> Decoded:
-    """Decodes a frame with `controls` between two good messages."""
-    before, after = pb.Control(prune=pb.Prune()), pb.Control(graft=pb.Graft(ids=[b"id"]))
+Sent: TypeAlias = Message | bytes
+FIELDS = {field.message_type: field.name for field in pb.Control.DESCRIPTOR.fields}
+"""The fields of Control, by what they hold."""
+
+
+def decode(*messages: Sent, limits: WireLimits | None = None) -> Decoded:
+    """Decodes a frame with `messages` between two good ones."""
     body = pb.EpisubFrame(topic="t", seq=1).SerializeToString()
-    for control in (before, *controls, after):
-        raw = control if isinstance(control, bytes) else control.SerializeToString()
+    for message in (pb.Prune(), *messages, pb.Graft(ids=[b"id"])):
+        control: Any = message
+        if isinstance(message, Message) and not isinstance(message, pb.Control):
+            control = pb.Control(**{FIELDS[message.DESCRIPTOR]: message})
+        raw = message if isinstance(message, bytes) else control.SerializeToString()
         body += b"\x22" + varint(len(raw)) + raw
     result = decode_frame(rpc_with(body), limits or WireLimits())
     assert result is not None
@@ -62,114 +70,60 @@ def good_piece(**fields: Any) -> pb.Piece:
 
 
 F = WireFault
+Q = pb.Neighbor
+NEAR = {"role": Q.LIST, "kind": Q.NEAR}
 BAD_MESSAGES = [
-    pytest.param(pb.Control(), F.UNKNOWN_MESSAGE, id="no message"),
-    pytest.param(b"\xfa\x01\x00", F.UNKNOWN_MESSAGE, id="a message of a later version"),
-    pytest.param(pb.Control(join=pb.Join()), F.BAD_PEER_ID, id="join without a peer"),
-    pytest.param(pb.Control(join=pb.Join(peer=info(P1), ttl=17)), F.TTL_RANGE, id="join ttl"),
-    pytest.param(
-        pb.Control(forward_join=pb.ForwardJoin(peer=info(P1), ttl=2**32 - 1)),
-        F.TTL_RANGE,
-        id="forward join ttl",
-    ),
-    pytest.param(pb.Control(nodes=pb.Nodes(ttl=17)), F.TTL_RANGE, id="nodes ttl"),
-    pytest.param(
-        pb.Control(shuffle=pb.Shuffle(peer=info(P1), ttl=17)), F.TTL_RANGE, id="shuffle ttl"
-    ),
-    pytest.param(
-        pb.Control(shuffle=pb.Shuffle(peer=info(b"\x00"), peers=infos(P1))),
-        F.BAD_PEER_ID,
-        id="shuffle origin",
-    ),
-    pytest.param(
-        pb.Control(neighbor=pb.Neighbor(kind=pb.Neighbor.NEAR)), F.UNKNOWN_ENUM, id="no role"
-    ),
-    pytest.param(
-        pb.Control(neighbor=pb.Neighbor(role=pb.Neighbor.QUERY)), F.UNKNOWN_ENUM, id="no kind"
-    ),
-    pytest.param(b"\x3a\x04\x08\x04\x18\x00", F.UNKNOWN_ENUM, id="a role of a later version"),
-    pytest.param(b"\x3a\x04\x08\x00\x18\x02", F.UNKNOWN_ENUM, id="a kind of a later version"),
-    pytest.param(
-        pb.Control(neighbor=pb.Neighbor(role=pb.Neighbor.LIST, kind=pb.Neighbor.NEAR, links=256)),
-        F.LINKS_RANGE,
-        id="links",
-    ),
-    pytest.param(
-        pb.Control(
-            neighbor=pb.Neighbor(
-                role=pb.Neighbor.LIST, kind=pb.Neighbor.NEAR, links=3, random_links=4
-            )
-        ),
-        F.LINKS_RANGE,
-        id="more random links than links",
-    ),
-    pytest.param(
-        pb.Control(leave=pb.Leave(source=b"\x12\x20", ttl=1, proof=b"p")),
-        F.BAD_PEER_ID,
-        id="leave source",
-    ),
-    pytest.param(
-        pb.Control(leave=pb.Leave(source=P1, ttl=17, proof=b"p")), F.TTL_RANGE, id="leave ttl"
-    ),
-    pytest.param(
-        pb.Control(leave=pb.Leave(source=P1, ttl=1)), F.BAD_PROOF, id="leave without proof"
-    ),
-    pytest.param(
-        pb.Control(leave=pb.Leave(source=P1, ttl=1, proof=b"p" * 2561)),
-        F.BAD_PROOF,
-        id="leave with a huge proof",
-    ),
-    *(
-        pytest.param(pb.Control(piece=piece), fault, id=f"piece with {what}")
-        for what, piece, fault in (
-            ("no id", good_piece(id=b""), F.BAD_MESSAGE_ID),
-            ("no data", good_piece(data=b""), F.BAD_PIECE),
-            ("a byte too many", good_piece(data=b"d" * (LARGEST_PIECE + 1)), F.BAD_PIECE),
-            ("an index too high", good_piece(index=512), F.BAD_PIECE),
-            ("half a root", good_piece(root=bytes(16)), F.BAD_PIECE),
-            ("half a hash", good_piece(proof=b"h" * 48), F.BAD_PIECE),
-            ("ten hashes", good_piece(proof=b"h" * 320), F.BAD_PIECE),
-        )
-    ),
-    *(
-        pytest.param(pb.Control(piece_announce=announce), fault, id=f"preamble with {what}")
-        for what, announce, fault in (
-            ("nothing", pb.PieceAnnounce(hops=1), F.BAD_MESSAGE_ID),
-            ("no author", announced(author=b""), F.BAD_PEER_ID),
-            ("no seqno", announced(seqno=b""), F.BAD_PREAMBLE),
-            ("a long seqno", announced(seqno=b"s" * 65), F.BAD_PREAMBLE),
-            ("a long key", announced(key=b"k" * 641), F.BAD_PREAMBLE),
-            ("a long signature", announced(signature=b"s" * 513), F.BAD_PREAMBLE),
-            ("no size", announced(size=0), F.BAD_PREAMBLE),
-            ("no piece size", announced(piece_size=0), F.BAD_PREAMBLE),
-            ("small pieces", announced(piece_size=8191), F.BAD_PREAMBLE),
-            ("large pieces", announced(piece_size=LARGEST_PIECE + 1), F.BAD_PREAMBLE),
-            ("too many pieces", announced(size=8192 * 512 + 1), F.BAD_PREAMBLE),
-            ("half a root", announced(root=b"r" * 16), F.BAD_PREAMBLE),
-        )
-    ),
-    pytest.param(
-        pb.Control(piece_announce=pb.PieceAnnounce(preamble=GOOD_PREAMBLE)),
-        F.HOPS_RANGE,
-        id="announce without hops",
-    ),
-    pytest.param(
-        pb.Control(piece_announce=pb.PieceAnnounce(preamble=GOOD_PREAMBLE, hops=1, have=b"m" * 65)),
+    ("no message", pb.Control(), F.UNKNOWN_MESSAGE),
+    ("a message of a later version", b"\xfa\x01\x00", F.UNKNOWN_MESSAGE),
+    ("join without a peer", pb.Join(), F.BAD_PEER_ID),
+    ("join ttl", pb.Join(peer=info(P1), ttl=17), F.TTL_RANGE),
+    ("forward join ttl", pb.ForwardJoin(peer=info(P1), ttl=2**32 - 1), F.TTL_RANGE),
+    ("nodes ttl", pb.Nodes(ttl=17), F.TTL_RANGE),
+    ("shuffle ttl", pb.Shuffle(peer=info(P1), ttl=17), F.TTL_RANGE),
+    ("shuffle origin", pb.Shuffle(peer=info(b"\x00"), peers=infos(P1)), F.BAD_PEER_ID),
+    ("no role", Q(kind=Q.NEAR), F.UNKNOWN_ENUM),
+    ("no kind", Q(role=Q.QUERY), F.UNKNOWN_ENUM),
+    ("a role of a later version", b"\x3a\x04\x08\x04\x18\x00", F.UNKNOWN_ENUM),
+    ("a kind of a later version", b"\x3a\x04\x08\x00\x18\x02", F.UNKNOWN_ENUM),
+    ("links", Q(**NEAR, links=256), F.LINKS_RANGE),
+    ("more random links than links", Q(**NEAR, links=3, random_links=4), F.LINKS_RANGE),
+    ("leave source", pb.Leave(source=b"\x12\x20", ttl=1, proof=b"p"), F.BAD_PEER_ID),
+    ("leave ttl", pb.Leave(source=P1, ttl=17, proof=b"p"), F.TTL_RANGE),
+    ("leave without proof", pb.Leave(source=P1, ttl=1), F.BAD_PROOF),
+    ("leave with a huge proof", pb.Leave(source=P1, ttl=1, proof=b"p" * 2561), F.BAD_PROOF),
+    ("piece with no id", good_piece(id=b""), F.BAD_MESSAGE_ID),
+    ("piece with no data", good_piece(data=b""), F.BAD_PIECE),
+    ("piece with a byte too many", good_piece(data=b"d" * (LARGEST_PIECE + 1)), F.BAD_PIECE),
+    ("piece with an index too high", good_piece(index=512), F.BAD_PIECE),
+    ("piece with half a root", good_piece(root=bytes(16)), F.BAD_PIECE),
+    ("piece with half a hash", good_piece(proof=b"h" * 48), F.BAD_PIECE),
+    ("piece with ten hashes", good_piece(proof=b"h" * 320), F.BAD_PIECE),
+    ("preamble with nothing", pb.PieceAnnounce(hops=1), F.BAD_MESSAGE_ID),
+    ("preamble with no author", announced(author=b""), F.BAD_PEER_ID),
+    ("preamble with no seqno", announced(seqno=b""), F.BAD_PREAMBLE),
+    ("preamble with a long seqno", announced(seqno=b"s" * 65), F.BAD_PREAMBLE),
+    ("preamble with a long key", announced(key=b"k" * 641), F.BAD_PREAMBLE),
+    ("preamble with a long signature", announced(signature=b"s" * 513), F.BAD_PREAMBLE),
+    ("preamble with no size", announced(size=0), F.BAD_PREAMBLE),
+    ("preamble with no piece size", announced(piece_size=0), F.BAD_PREAMBLE),
+    ("preamble with small pieces", announced(piece_size=8191), F.BAD_PREAMBLE),
+    ("preamble with large pieces", announced(piece_size=LARGEST_PIECE + 1), F.BAD_PREAMBLE),
+    ("preamble with too many pieces", announced(size=8192 * 512 + 1), F.BAD_PREAMBLE),
+    ("preamble with half a root", announced(root=b"r" * 16), F.BAD_PREAMBLE),
+    ("announce without hops", pb.PieceAnnounce(preamble=GOOD_PREAMBLE), F.HOPS_RANGE),
+    (
+        "announce with a long mask",
+        pb.PieceAnnounce(preamble=GOOD_PREAMBLE, hops=1, have=b"m" * 65),
         F.BAD_MASK,
-        id="announce with a long mask",
     ),
-    pytest.param(
-        pb.Control(piece_graft=pb.PieceGraft(source=b"7 bytes")),
-        F.BAD_SOURCE,
-        id="piece graft source",
-    ),
-    pytest.param(pb.Control(piece_prune=pb.PiecePrune()), F.BAD_SOURCE, id="piece prune source"),
+    ("piece graft source", pb.PieceGraft(source=b"7 bytes"), F.BAD_SOURCE),
+    ("piece prune source", pb.PiecePrune(), F.BAD_SOURCE),
 ]
 
 
-@pytest.mark.parametrize(("control", "fault"), BAD_MESSAGES)
-def test_a_bad_message_is_dropped_alone(control: pb.Control | bytes, fault: WireFault) -> None:
-    result = decode(control)
+@pytest.mark.parametrize(("_", "message", "fault"), BAD_MESSAGES, ids=[n for n, *_ in BAD_MESSAGES])
+def test_a_bad_message_is_dropped_alone(_: str, message: Sent, fault: WireFault) -> None:
+    result = decode(message)
     assert result.messages == (BEFORE, AFTER)
     assert result.faults == (fault,)
 
@@ -177,165 +131,156 @@ def test_a_bad_message_is_dropped_alone(control: pb.Control | bytes, fault: Wire
 S1, S2 = b"source 1", b"source 2"
 
 PARTLY_BAD = [
-    pytest.param(
-        pb.Control(
-            piece_offer=pb.PieceOffer(
-                offers=[pb.TreeOffer(source=b"7 bytes"), pb.TreeOffer(source=S1, rank=3)]
-            )
-        ),
+    (
+        "piece offer",
+        pb.PieceOffer(offers=[pb.TreeOffer(source=b"7 bytes"), pb.TreeOffer(source=S1, rank=3)]),
         pm.PieceOffer((pm.TreeOffer(S1, 3),)),
         {F.BAD_SOURCE: 1},
-        id="piece offer",
     ),
-    pytest.param(
-        pb.Control(
-            piece_graft=pb.PieceGraft(
-                wants=[
-                    pb.PieceWant(missing=b"\x01"),
-                    pb.PieceWant(id=b"i", missing=b"m" * 65),
-                    pb.PieceWant(id=b"j", missing=b"\x02"),
-                ]
-            )
+    (
+        "piece graft",
+        pb.PieceGraft(
+            wants=[
+                pb.PieceWant(missing=b"\x01"),
+                pb.PieceWant(id=b"i", missing=b"m" * 65),
+                pb.PieceWant(id=b"j", missing=b"\x02"),
+            ]
         ),
         pm.PieceGraft((pm.PieceWant(b"j", 2),)),
         {F.BAD_MESSAGE_ID: 1, F.BAD_MASK: 1},
-        id="piece graft",
     ),
-    pytest.param(
-        pb.Control(piece_prune=pb.PiecePrune(source=S1, instead=[P1, b"", P2])),
+    (
+        "piece prune",
+        pb.PiecePrune(source=S1, instead=[P1, b"", P2]),
         pm.PiecePrune(S1, (P1, P2)),
         {F.BAD_PEER_ID: 1},
-        id="piece prune",
     ),
-    pytest.param(
-        pb.Control(prune=pb.Prune(sources=[b"", S1, b"7 bytes"], standby=[b"9 bytes !"])),
+    (
+        "prune",
+        pb.Prune(sources=[b"", S1, b"7 bytes"], standby=[b"9 bytes !"]),
         m.Prune((S1,)),
         {F.BAD_SOURCE: 3},
-        id="prune",
     ),
-    pytest.param(
-        pb.Control(graft=pb.Graft(ids=[b""], sources=[S1[:7]], standby=[S1, S2[1:]])),
+    (
+        "graft",
+        pb.Graft(ids=[b""], sources=[S1[:7]], standby=[S1, S2[1:]]),
         m.Graft((), (), (S1,)),
         {F.BAD_MESSAGE_ID: 1, F.BAD_SOURCE: 2},
-        id="graft",
     ),
-    pytest.param(
-        pb.Control(graft=pb.Graft(sources=[S1] * 129, standby=[S2] * 200)),
+    (
+        "too many sources",
+        pb.Graft(sources=[S1] * 129, standby=[S2] * 200),
         m.Graft((), (S1,) * 128, (S2,) * 128),
         {F.TOO_MANY_SOURCES: 2},
-        id="too many sources",
     ),
-    pytest.param(
-        pb.Control(
-            root=pb.Root(
-                roots=[
-                    pb.TreeRoot(source=S1, round=3, hops=1, cost=5, proof=b"later"),
-                    pb.TreeRoot(source=S2, round=3, hops=65),
-                    pb.TreeRoot(source=S2, round=3),
-                    pb.TreeRoot(round=3, hops=1),
-                ],
-                requests=[pb.RootRequest(round=1), pb.RootRequest(source=S2)],
-            )
+    (
+        "root",
+        pb.Root(
+            roots=[
+                pb.TreeRoot(source=S1, round=3, hops=1, cost=5, proof=b"later"),
+                pb.TreeRoot(source=S2, round=3, hops=65),
+                pb.TreeRoot(source=S2, round=3),
+                pb.TreeRoot(round=3, hops=1),
+            ],
+            requests=[pb.RootRequest(round=1), pb.RootRequest(source=S2)],
         ),
         m.Root((m.TreeRoot(S1, 3, 1, 0.000005),), (m.RootRequest(S2, 0),)),
         {F.HOPS_RANGE: 2, F.BAD_SOURCE: 2},
-        id="root",
     ),
-    pytest.param(
-        pb.Control(
-            root=pb.Root(
-                roots=[pb.TreeRoot(source=S1, hops=1)] * 129,
-                requests=[pb.RootRequest(source=S2)] * 500,
-            )
+    (
+        "too many roots",
+        pb.Root(
+            roots=[pb.TreeRoot(source=S1, hops=1)] * 129,
+            requests=[pb.RootRequest(source=S2)] * 500,
         ),
         m.Root((m.TreeRoot(S1, 0, 1, 0.0),) * 128, (m.RootRequest(S2, 0),) * 128),
         {F.TOO_MANY_SOURCES: 2},
-        id="too many roots",
     ),
-    pytest.param(
-        pb.Control(shuffle_reply=pb.ShuffleReply(peers=infos(P1, b"", P2, b"\x12\x20", P3))),
+    (
+        "peers",
+        pb.ShuffleReply(peers=infos(P1, b"", P2, b"\x12\x20", P3)),
         m.ShuffleReply((P1, P2, P3)),
         {F.BAD_PEER_ID: 2},
-        id="peers",
     ),
-    pytest.param(
-        pb.Control(nodes=pb.Nodes(peers=infos(*map(peer_id, range(70))))),
+    (
+        "too many peers",
+        pb.Nodes(peers=infos(*map(peer_id, range(70)))),
         m.Nodes(tuple(map(peer_id, range(64))), 0),
         {F.TOO_MANY_PEERS: 1},
-        id="too many peers",
     ),
-    pytest.param(
-        pb.Control(ihave=pb.IHave(summary=[line(b"i"), line(b""), line(b"j", 0), line(b"k", 65)])),
+    (
+        "ihave",
+        pb.IHave(summary=[line(b"i"), line(b""), line(b"j", 0), line(b"k", 65)]),
         m.IHave((m.MessageSummary(b"i", 1),)),
         {F.BAD_MESSAGE_ID: 1, F.HOPS_RANGE: 2},
-        id="ihave",
     ),
-    pytest.param(
-        pb.Control(ihave=pb.IHave(summary=[line(b"i")] * 1001)),
+    (
+        "too many announced ids",
+        pb.IHave(summary=[line(b"i")] * 1001),
         m.IHave((m.MessageSummary(b"i", 1),) * 1000),
         {F.TOO_MANY_IDS: 1},
-        id="too many announced ids",
     ),
-    pytest.param(
-        pb.Control(graft=pb.Graft(ids=[b"i"] * 5000)),
+    (
+        "too many grafted ids",
+        pb.Graft(ids=[b"i"] * 5000),
         m.Graft((b"i",) * 1000),
         {F.TOO_MANY_IDS: 1},
-        id="too many grafted ids",
     ),
-    pytest.param(
+    (
+        "topics that are no text or empty",
         b"\x22\x09\x0a\x01a\x0a\x02\xff\xfe\x0a\x00",
         m.Topics(("a",)),
         {F.BAD_TOPIC: 2},
-        id="topics that are no text or empty",
     ),
-    pytest.param(
-        pb.Control(topics=pb.Topics(topics=["x" * 1025, "ü" * 512])),
+    (
+        "topic too long",
+        pb.Topics(topics=["x" * 1025, "ü" * 512]),
         m.Topics(("ü" * 512,)),
         {F.BAD_TOPIC: 1},
-        id="topic too long",
     ),
-    pytest.param(
-        pb.Control(topics=pb.Topics(topics=["x"] * 129)),
+    (
+        "too many topics",
+        pb.Topics(topics=["x"] * 129),
         m.Topics(("x",) * 128),
         {F.TOO_MANY_TOPICS: 1},
-        id="too many topics",
     ),
-    pytest.param(
-        pb.Control(join=pb.Join(peer=info(P1, b"r" * 4097), ttl=1)),
+    (
+        "a huge record",
+        pb.Join(peer=info(P1, b"r" * 4097), ttl=1),
         m.Join(P1, 1),
         {F.RECORD_TOO_LARGE: 1},
-        id="a huge record",
     ),
 ]
 
 
-@pytest.mark.parametrize(("control", "message", "faults"), PARTLY_BAD)
+@pytest.mark.parametrize(
+    ("_", "sent", "kept", "faults"), PARTLY_BAD, ids=[n for n, *_ in PARTLY_BAD]
+)
 def test_bad_entries_are_dropped_alone(
-    control: pb.Control | bytes, message: m.Message, faults: dict[WireFault, int]
+    _: str, sent: Sent, kept: m.Message, faults: dict[WireFault, int]
 ) -> None:
-    result = decode(control)
-    assert result.messages == (BEFORE, message, AFTER)
+    result = decode(sent)
+    assert result.messages == (BEFORE, kept, AFTER)
     assert Counter(result.faults) == faults
     assert result.records == ()
 
 
 def test_records_are_bounded_per_frame_and_their_peers_are_kept() -> None:
     many = [info(peer_id(n), b"r") for n in range(20)]
-    result = decode(*[pb.Control(shuffle_reply=pb.ShuffleReply(peers=many))] * 3)
+    result = decode(*[pb.ShuffleReply(peers=many)] * 3)
     assert len(result.records) == 32
     assert result.faults == (F.TOO_MANY_RECORDS,)
     assert [len(reply.peers) for reply in result.messages[1:-1]] == [20, 20, 20]
 
 
 def test_messages_are_bounded_per_frame() -> None:
-    result = decode(*[pb.Control(get_nodes=pb.GetNodes())] * 100)
+    result = decode(*[pb.GetNodes()] * 100)
     assert result.messages == (BEFORE, *[m.GetNodes()] * 63)
     assert result.faults == (F.TOO_MANY_MESSAGES,)
 
 
 def test_limits_can_be_set() -> None:
-    control = pb.Control(graft=pb.Graft(ids=[b"a", b"b", b"c"]))
-    result = decode(control, limits=WireLimits(max_ids=2))
+    result = decode(pb.Graft(ids=[b"a", b"b", b"c"]), limits=WireLimits(max_ids=2))
     assert result.messages == (BEFORE, m.Graft((b"a", b"b")), AFTER)
 
 
@@ -343,10 +288,7 @@ def test_limits_can_be_set() -> None:
 def test_short_ids_do_no_harm(length: int) -> None:
     """The first implementation of Episub cut ids to 16 bytes, and died of shorter ones."""
     id = b"i" * length
-    result = decode(
-        pb.Control(ihave=pb.IHave(summary=[line(id), line(b"good")])),
-        pb.Control(graft=pb.Graft(ids=[id, b"good"])),
-    )
+    result = decode(pb.IHave(summary=[line(id), line(b"good")]), pb.Graft(ids=[id, b"good"]))
     kept = (id, b"good") if id else (b"good",)
     announced = m.IHave(tuple(m.MessageSummary(id, 1) for id in kept))
     assert result.messages == (BEFORE, announced, m.Graft(kept), AFTER)
@@ -354,7 +296,7 @@ def test_short_ids_do_no_harm(length: int) -> None:
 
 
 def test_long_message_ids_are_dropped() -> None:
-    result = decode(pb.Control(graft=pb.Graft(ids=[b"i" * 256, b"i" * 257])))
+    result = decode(pb.Graft(ids=[b"i" * 256, b"i" * 257]))
     assert result.messages[1] == m.Graft((b"i" * 256,))
     assert result.faults == (F.BAD_MESSAGE_ID,)
 
@@ -377,7 +319,7 @@ def test_long_message_ids_are_dropped() -> None:
     ],
 )
 def test_bytes_that_are_no_peer_id(peer: bytes) -> None:
-    result = decode(pb.Control(join=pb.Join(peer=info(peer))))
+    result = decode(pb.Join(peer=info(peer)))
     assert result.messages == (BEFORE, AFTER)
     assert result.faults == (F.BAD_PEER_ID,)
 

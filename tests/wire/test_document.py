@@ -94,6 +94,20 @@ def test_limits_are_described() -> None:
     assert f"1 to {MAX_ADDRESSES} addresses" in TEXT
 
 
+def encoded(*messages: m.Message) -> bytes:
+    frame = Frame("blocks", 2**60, messages)
+    return encode_frame(frame, lambda _: None).SerializeToString()
+
+
+def read(vector: bytes) -> Decoded | None:
+    return decode_frame(rpc_pb2.RPC.FromString(vector))
+
+
+def frame(*messages: m.Message, hops: int | None = None, tree: bytes | None = None) -> Decoded:
+    """As it is read."""
+    return Decoded("blocks", 2**60, messages, hops, (), (), tree)
+
+
 CONTROL = (
     m.IHave((m.MessageSummary(b"\x01\x02", 2),)),
     m.Neighbor(m.NeighborRole.REQUEST, 3, m.LinkKind.RANDOM, (), 2),
@@ -105,17 +119,9 @@ def test_vectors_of_frames() -> None:
     control, gossip, *_ = VECTORS
     payload = rpc_pb2.Message(data=b"hi", topicIDs=["blocks"])
 
-    assert decode_frame(rpc_pb2.RPC.FromString(control)) == Decoded(
-        "blocks", 2**60, CONTROL, None, (), ()
-    )
-    rpc = rpc_pb2.RPC.FromString(gossip)
-    assert decode_frame(rpc) == Decoded("blocks", 2**60, (), 1, (), ())
-    assert list(rpc.publish) == [payload]
-
-    def encoded(*messages: m.Message) -> bytes:
-        frame = Frame("blocks", 2**60, messages)
-        return encode_frame(frame, lambda _: None).SerializeToString()
-
+    assert read(control) == frame(*CONTROL)
+    assert read(gossip) == frame(hops=1)
+    assert list(rpc_pb2.RPC.FromString(gossip).publish) == [payload]
     assert encoded(*CONTROL) == control
     assert encoded(m.Gossip(b"", 1, payload)) == gossip
 
@@ -131,19 +137,11 @@ def test_vectors_of_source_trees() -> None:
     )
     payload = rpc_pb2.Message(from_id=peer_id, data=b"hi", topicIDs=["blocks"])
 
-    def encoded(*messages: m.Message) -> str:
-        frame = Frame("blocks", 2**60, messages)
-        return encode_frame(frame, lambda _: None).SerializeToString().hex()
-
-    assert control.hex() == encoded(*messages)
-    assert decode_frame(rpc_pb2.RPC.FromString(control)) == Decoded(
-        "blocks", 2**60, messages, None, (), ()
-    )
+    assert control.hex() == encoded(*messages).hex()
+    assert read(control) == frame(*messages)
     for vector, tree in ((own_tree, source), (along, other)):
-        assert vector.hex() == encoded(m.Gossip(b"", 2, payload, 0, source, tree))
-        assert decode_frame(rpc_pb2.RPC.FromString(vector)) == Decoded(
-            "blocks", 2**60, (), 2, (), (), tree
-        )
+        assert vector.hex() == encoded(m.Gossip(b"", 2, payload, 0, source, tree)).hex()
+        assert read(vector) == frame(hops=2, tree=tree)
 
 
 def test_vectors_of_pieces() -> None:
@@ -162,10 +160,8 @@ def test_vectors_of_pieces() -> None:
     )
 
     for vector, sent in ((control, messages), (piece, (pieces[2],))):
-        frame = Frame("blocks", 2**60, sent)
-        assert vector.hex() == encode_frame(frame, lambda _: None).SerializeToString().hex()
-        decoded = decode_frame(rpc_pb2.RPC.FromString(vector))
-        assert decoded == Decoded("blocks", 2**60, sent, None, (), ())
+        assert vector.hex() == encoded(*sent).hex()
+        assert read(vector) == frame(*sent)
     assert verify_preamble("blocks", preamble)
     assert belongs(preamble, pieces[2])
 

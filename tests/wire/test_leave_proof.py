@@ -66,34 +66,21 @@ def test_one_changed_bit_anywhere_is_refused() -> None:
         assert not verify_leave(id_of(ALICE), "t", bytes(changed))
 
 
-@pytest.mark.parametrize(
-    "proof",
-    [
-        b"",
-        envelope_of(ALICE, pb.LeaveRecord(topic="t").SerializeToString()),
-        envelope_of(ALICE, pb.LeaveRecord(seq=SEQ).SerializeToString()),
-        envelope_of(ALICE, b"\x0a\x02\xff\xfe\x10\x01"),
-        envelope_of(ALICE, b"garbage"),
-        envelope_of(ALICE, pb.LeaveRecord(topic="t", seq=SEQ).SerializeToString(), domain="x"),
-        envelope_of(
-            ALICE, pb.LeaveRecord(topic="t", seq=SEQ).SerializeToString(), payload_type=b"x"
-        ),
-        seal_record(
-            PeerRecord(ID(id_of(ALICE)), [Multiaddr("/ip4/10.0.0.1/tcp/1")], SEQ),
-            ALICE.private_key,
-        ).marshal_envelope(),
-    ],
-    ids=[
-        "empty",
-        "no seq",
-        "no topic",
-        "topic is no text",
-        "no record",
-        "another domain",
-        "another payload type",
-        "a peer record",
-    ],
-)
+RECORD = pb.LeaveRecord(topic="t", seq=SEQ).SerializeToString()
+ANOTHER = PeerRecord(ID(id_of(ALICE)), [Multiaddr("/ip4/10.0.0.1/tcp/1")], SEQ)
+OTHERS = {
+    "empty": b"",
+    "no seq": envelope_of(ALICE, pb.LeaveRecord(topic="t").SerializeToString()),
+    "no topic": envelope_of(ALICE, pb.LeaveRecord(seq=SEQ).SerializeToString()),
+    "topic is no text": envelope_of(ALICE, b"\x0a\x02\xff\xfe\x10\x01"),
+    "no record": envelope_of(ALICE, b"garbage"),
+    "another domain": envelope_of(ALICE, RECORD, domain="x"),
+    "another payload type": envelope_of(ALICE, RECORD, payload_type=b"x"),
+    "a peer record": seal_record(ANOTHER, ALICE.private_key).marshal_envelope(),
+}
+
+
+@pytest.mark.parametrize("proof", OTHERS.values(), ids=OTHERS)
 def test_other_things_that_the_source_signed_are_refused(proof: bytes) -> None:
     assert not verify_leave(id_of(ALICE), "t", proof)
 
@@ -106,9 +93,8 @@ def test_any_bytes_are_refused(proof: bytes, source: bytes) -> None:
 
 @given(st.binary(max_size=100), st.binary(max_size=70), st.integers(0, 5))
 def test_any_key_and_signature_are_refused(key: bytes, signature: bytes, kind: int) -> None:
-    payload = pb.LeaveRecord(topic="t", seq=SEQ).SerializeToString()
     public_key = bytes([0x08, kind, 0x12, len(key)]) + key
     proof = b"\x0a%c" % len(public_key) + public_key + b"\x12\x0d/episub/leave"
-    proof += b"\x1a%c" % len(payload) + payload + b"\x2a%c" % len(signature) + signature
+    proof += b"\x1a%c" % len(RECORD) + RECORD + b"\x2a%c" % len(signature) + signature
     assert leave_seq(proof) == SEQ
     assert not verify_leave(id_of(ALICE), "t", proof)

@@ -16,15 +16,17 @@ F = WireFault
 
 
 @pytest.mark.parametrize(
-    "control",
+    "message",
     [
-        pb.Control(prune=pb.Prune(sources=[b"7 bytes"])),
-        pb.Control(prune=pb.Prune(standby=[b""])),
-        pb.Control(graft=pb.Graft(sources=[b""], standby=[b"7 bytes"])),
+        pb.Prune(sources=[b"7 bytes"]),
+        pb.Prune(standby=[b""]),
+        pb.Graft(sources=[b""], standby=[b"7 bytes"]),
     ],
 )
-def test_what_names_no_readable_source_is_not_about_the_default_tree(control: pb.Control) -> None:
-    result = decode(control)
+def test_what_names_no_readable_source_is_not_about_the_default_tree(
+    message: pb.Prune | pb.Graft,
+) -> None:
+    result = decode(message)
     assert result.messages == (BEFORE, AFTER)
     assert set(result.faults) == {F.BAD_SOURCE}
 
