@@ -4,7 +4,8 @@
 
 All hosts of a router are in one process and subscribe within five seconds. Time is the process's
 own (`clock`): it passes as the hosts compute, and jumps to the next timer where they would wait.
-CPU is the share of a core that all hosts take together, in windows from the last subscription on.
+CPU is the share of a core that all hosts take together, in windows from the last subscription on;
+dials are those of their routers in these windows, and links what they have in the end.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 
 import trio
 
+from episub_router import EpisubRouter
+from episub_router.net.counters import Reason
 from tests.benchmarks.clock import computing_clock
 from tests.benchmarks.contenders import Contender
 from tests.benchmarks.scenes import (
@@ -45,16 +48,27 @@ async def _measure(contender: Contender, hosts: int, windows: Sequence[int]) -> 
         start = trio.current_time()
         linked: list[float] = []
         nursery.start_soon(_note_links, nodes, start, linked)
-        shares = []
+        shares, dials = [], []
         for begin, end in pairwise(windows):
             await trio.sleep_until(start + begin)
             cpu, began = time.process_time(), trio.current_time()
             await trio.sleep_until(start + end)
             shares.append((time.process_time() - cpu) / (trio.current_time() - began))
-            if begin == 0:
-                after_20_s = sorted(neighbors(nodes))
+            dials.append(_dials(nodes) - sum(dials))
         nursery.cancel_scope.cancel()
-        return {"linked": linked[0] if linked else None, "after_20_s": after_20_s, "cpu": shares}
+        return {
+            "linked": linked[0] if linked else None,
+            "cpu": shares,
+            "dials": dials,
+            "links": sum(neighbors(nodes)) // 2,
+        }
+
+
+def _dials(nodes: Sequence[Node]) -> int:
+    """What the routers have dialled so far, from before the first subscription on: Episub's alone
+    dial, and count it."""
+    routers = [node.router for node in nodes if isinstance(node.router, EpisubRouter)]
+    return sum(router.counters().get(Reason.DIALS.value, 0) for router in routers)
 
 
 async def _note_links(nodes: Sequence[Node], start: float, linked: list[float]) -> None:
@@ -75,8 +89,9 @@ def main() -> None:
         for name in given.only:
             found = in_own_process(measure, name, hosts, windows)
             shares = dict(zip(heads, found["cpu"], strict=True))
+            dials = {f"{head}, dials": n for head, n in zip(heads, found["dials"], strict=True)}
             row = {"router": name, "hosts": hosts, "linked_s": found["linked"], **shares}
-            print(json.dumps(row), flush=True)
+            print(json.dumps({**row, "links": found["links"], **dials}), flush=True)
 
 
 if __name__ == "__main__":
