@@ -41,6 +41,7 @@ from episub_router.net.events import EventStream, NotJoined, ReaderBehind
 from episub_router.net.node import NodeParts
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PROTOCOL_ID, PeerSide
+from episub_router.protocol.events import ContactsFound
 from episub_router.protocol.params import EpisubParams
 from episub_router.publishing import (
     RouterNotRunning,
@@ -371,7 +372,7 @@ class EpisubRouter(IPubsubRouter, Service):
         with self._guard("on_peer_subscribed"):
             peer = self._attached().peers.look_at_side(peer_id)
             if peer.side is PeerSide.EPISUB:
-                self._attached().topics.peer_subscribed(peer, topic)
+                self._attached().topics.feed(topic, ContactsFound((peer.key,)))
             elif self._bridge is not None:
                 await self._bridge.peer_subscribed(peer_id, topic)
 

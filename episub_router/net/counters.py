@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
-from types import MappingProxyType
 
 import trio
 
@@ -133,7 +132,7 @@ class Counters:
 
     def view(self) -> Mapping[str, int]:
         """A copy, by name."""
-        return MappingProxyType(dict(self._counts))
+        return dict(self._counts)
 
 
 INTERVAL = 60.0

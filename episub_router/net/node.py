@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from random import Random
-from types import MappingProxyType
 from typing import Any
 
 import trio
@@ -84,7 +83,7 @@ class NodeParts:
         self.framer = Framer(host, self.book, counters)
         silence = SilenceWatch(host, peers)
         self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
-        self._pinger = Pinger(host, counters)
+        self._pinger = Pinger(host, counters, peers)
         large = LargeMessages(pubsub, counters, threshold, router_params.max_message_size)
         large.reports = reports = LargeReports(self.events, machines)
         self.outbound.drained = reports.drained
@@ -104,7 +103,6 @@ class NodeParts:
             may_ban=may_ban,
             protected_topics=protected_topics,
         )
-        self._pinger.report = self.topics.rtt_measured
         self.payloads = Payloads(pubsub, counters, peers, self.topics, self.outbound, large, rng)
         self.inbound = Inbound(
             pubsub, counters, self.book, peers, self.topics, self.outbound, large
@@ -183,7 +181,7 @@ class NodeParts:
     def counts(self) -> Mapping[str, int]:
         """Every counter by name."""
         refused = {fault.value: count for fault, count in self.book.refused.items()}
-        return MappingProxyType({**self.counters.view(), **refused})
+        return {**self.counters.view(), **refused}
 
     def why_alone(self, topic: str) -> list[str]:
         """What speaks against neighbours in `topic`, one line each."""

@@ -159,7 +159,7 @@ class Payloads:
             if not is_joined:
                 self._publish_fanout(topic, gossip)
                 continue
-            if not self.topics.neighbors(topic):
+            if not self.topics.mesh.neighbors.get(topic):
                 self._replay.remember(topic, gossip)
             in_pieces = self.large.cut(message, id, size)
             # Where messages have no author, a tree's id names nobody, and no two topics' are alike.

@@ -173,6 +173,9 @@ class PeerListener:
     def peer_silent(self, peer: RemotePeer) -> None:
         """Nothing has come from `peer` for too long."""
 
+    def rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
+        """A round trip to `peer` took `rtt` seconds, or failed (None)."""
+
     def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
         """`peer` is to be made writable; `for_others` if another node's message asked for it."""
 
@@ -394,6 +397,11 @@ class PeerTable:
         self._counters.add(Reason.PEER_SILENT)
         for listener in self._listeners:
             listener.peer_silent(peer)
+
+    def note_rtt(self, peer: RemotePeer, rtt: float | None) -> None:
+        """A round trip to `peer` took `rtt` seconds, or failed (None)."""
+        for listener in self._listeners:
+            listener.rtt_measured(peer, rtt)
 
     def stall(self, peer: RemotePeer) -> None:
         """`peer` takes nothing from its queue: what waits for it is dropped."""

@@ -7,7 +7,6 @@ equally near.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from contextlib import suppress
 
 import trio
@@ -17,7 +16,7 @@ from libp2p.io.utils import read_exactly
 from libp2p.peer.id import ID
 
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.peers import RemotePeer
+from episub_router.net.peers import PeerTable, RemotePeer
 from episub_router.util.load_aware import load_aware
 
 PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
@@ -68,17 +67,16 @@ async def measure_rtt(host: IHost, peer: ID) -> float:
 
 
 class Pinger:
-    """Measures on request, within a budget, and reports each peer's RTT once per request.
+    """Measures on request, within a budget, and reports each RTT to `peers`, once per request.
 
     Requests beyond the budget wait; the core has few of them under way at a time.
     Requests for a peer that is already being measured share its measurement.
     """
 
-    def __init__(self, host: IHost, counters: Counters) -> None:
+    def __init__(self, host: IHost, counters: Counters, peers: PeerTable) -> None:
         self._host = host
         self._counters = counters
-        self.report: Callable[[RemotePeer, float | None], None] = lambda peer, rtt: None
-        """Gets each measurement; None if it failed."""
+        self._peers = peers
         self._next = -float("inf")
         """When the budget next allows a ping."""
         self._wanted, self._requests = trio.open_memory_channel[RemotePeer](_MAX_REQUESTS)
@@ -90,7 +88,7 @@ class Pinger:
                 nursery.start_soon(self._measure_some)
 
     def request(self, peer: RemotePeer) -> None:
-        """Measure `peer`, and pass it to `report`. Where too many wait it fails at once."""
+        """Measure `peer`. Where too many wait it fails at once."""
         if peer.is_measured:
             return
         peer.is_measured = True
@@ -107,7 +105,7 @@ class Pinger:
         peer.is_measured = False
         if rtt is None:
             self._counters.add(Reason.PINGS_FAILED)
-        self.report(peer, rtt)
+        self._peers.note_rtt(peer, rtt)
 
     async def _measure(self, target: ID) -> float | None:
         rtt = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -148,10 +148,6 @@ class TopicDriver(PeerListener):
         """The machine of a topic that this node is in."""
         return self.machines.get(topic)
 
-    def neighbors(self, topic: str) -> int:
-        """How many neighbours there are in `topic`."""
-        return len(self.mesh.neighbors.get(topic, ()))
-
     def hops(self, topic: str) -> Mapping[int, int]:
         """How many messages of `topic` were delivered after how many hops."""
         return dict(self._hops.get(topic, {}))
@@ -206,12 +202,7 @@ class TopicDriver(PeerListener):
         self._standings[peer] = standing
         if not standing:
             del self._standings[peer]
-        self._feed_all(ev.StandingSet(peer, standing))
-
-    def peer_subscribed(self, peer: RemotePeer, topic: str) -> None:
-        """`peer` announced that it is in `topic`."""
-        if self.joined(topic) is not None:
-            self.feed(topic, ev.ContactsFound((peer.key,)))
+        self._feed_each(self.machines, ev.StandingSet(peer, standing))
 
     def contacts_found(self, topic: str, contacts: tuple[bytes, ...]) -> None:
         """Peers that a discovery says are in `topic`."""
@@ -227,21 +218,23 @@ class TopicDriver(PeerListener):
 
     def peer_writable(self, peer: RemotePeer) -> None:
         peer.topics_dialling.clear()
-        self._feed_all(_connected(peer))
+        self._feed_each(self.machines, _connected(peer))
 
     def peer_lost(self, peer: RemotePeer) -> None:
-        self._feed_all(ev.PeerDown(peer.key))
+        self._feed_each(self.machines, ev.PeerDown(peer.key))
 
     def peer_silent(self, peer: RemotePeer) -> None:
-        self._feed_all(ev.Silent(peer.key))
+        self._feed_each(self.machines, ev.Silent(peer.key))
 
     def dial_failed(self, peer: RemotePeer) -> None:
-        self._answer(peer.topics_dialling, ev.DialFailed(peer.key))
+        waiting, peer.topics_dialling = peer.topics_dialling, {}
+        self._feed_each(waiting, ev.DialFailed(peer.key))
 
     def rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
         if self.trace is not None:
             self.trace.measured(peer.key, rtt)
-        self._answer(peer.topics_measuring, ev.RttMeasured(peer.key, rtt))
+        waiting, peer.topics_measuring = peer.topics_measuring, {}
+        self._feed_each(waiting, ev.RttMeasured(peer.key, rtt))
 
     def stop(self) -> None:
         """Forget all machines, for good. Pubsub may go on calling hooks, which do nothing then."""
@@ -254,13 +247,8 @@ class TopicDriver(PeerListener):
         self._queue.append((topic, event))
         self._drain()
 
-    def _feed_all(self, event: ev.Event) -> None:
-        self._queue.extend((topic, event) for topic in self.machines)
-        self._drain()
-
-    def _answer(self, waiting: dict[str, None], event: ev.Event) -> None:
-        self._queue.extend((topic, event) for topic in waiting)
-        waiting.clear()
+    def _feed_each(self, topics: Iterable[str], event: ev.Event) -> None:
+        self._queue.extend((topic, event) for topic in topics)
         self._drain()
 
     # Timers
@@ -290,14 +278,15 @@ class TopicDriver(PeerListener):
         try:
             while self._queue:
                 name, event = self._queue.popleft()
+                machine = self.machines.get(name)
+                if machine is None:
+                    continue
                 now = trio.current_time()
                 if event is not None:
                     self._fed_at = now
-                machine = self.machines.get(name)
-                if machine is not None:
-                    self._step(machine, event, now)
-                    if machine.next_deadline() < self._asleep_until:
-                        self._wake.set()
+                self._step(machine, event, now)
+                if machine.next_deadline() < self._asleep_until:
+                    self._wake.set()
         finally:
             self._busy = False
 

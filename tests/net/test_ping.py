@@ -28,8 +28,10 @@ class Measuring:
         self.reports: list[tuple[bytes, float | None]] = []
         self.counters = Counters()
         host: Any = CONNECTED
-        self.pinger = ping.Pinger(host, self.counters)
-        self.pinger.report = lambda peer, rtt: self.reports.append((peer.key, rtt))
+        peers: Any = SimpleNamespace(
+            note_rtt=lambda peer, rtt: self.reports.append((peer.key, rtt))
+        )
+        self.pinger = ping.Pinger(host, self.counters, peers)
 
         async def measure(host: Any, peer: ID) -> float:
             self.started.append(trio.current_time())
