@@ -48,7 +48,8 @@ async def test_neighbours_come_and_go() -> None:
         await connect(one, two)
         for node in (one, two):
             await node.pubsub.subscribe(TOPIC)
-        await router(one).joined(TOPIC, timeout=PATIENCE)
+        for node in (one, two):
+            await router(node).joined(TOPIC, timeout=PATIENCE)
         assert await next_of(events, NeighborUp) == NeighborUp(TOPIC, two.id, 1)
         assert await next_of(events, Joined) == Joined(TOPIC)
         await two.pubsub.unsubscribe(TOPIC)
