@@ -96,7 +96,7 @@ def episub(
     """The command line, in the sessions of all tests, with the engine that it chooses."""
     from episub_router.pipeline import session
 
-    def start(master: object, conf: object, engine: str, remote: object) -> SparkSession:
+    def start(master: object, conf: object, engine: str, remote: object = None) -> SparkSession:
         found: SparkSession = spark
         if engine == session.SPARK:
             found = request.getfixturevalue("jvm")

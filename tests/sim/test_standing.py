@@ -50,7 +50,7 @@ def test_megabytes_over_slow_uplinks_break_no_promise(
     monkeypatch.setattr(Standings, "add", spy)
     monkeypatch.setattr(state, "SILENCE", silence)
     (scenario,) = loading.parse(SCENARIO).scenarios({}).values()
-    summary = run(scenario, 1).summary
+    summary = run(scenario, 2).summary
     assert summary["traffic"]["GRAFT"]["sends"] > 100
     assert "ban" not in summary["drops"] or silence < 1
     assert (min(lowest) < rules.BAD_BELOW) == (silence < 1)

@@ -63,7 +63,7 @@ def test_one_message_in_so_many_is_large() -> None:
 
 
 def test_small_messages_beside_a_large_one_are_measured_apart() -> None:
-    changes = {"network.nodes": 30, "traffic.messages": 203, "traffic.large_size": 100_000}
+    changes = {"network.nodes": 30, "traffic.messages": 203, "traffic.large_size": 200_000}
     (scenario,) = loading.load("large").scenarios(changes, ["episub-plane-1KB"]).values()
     summary = run(scenario, 1).summary
     assert [phase["messages"] for phase in summary["phases"]] == [50, 150, 1, 2, 0]
