@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -237,9 +238,13 @@ class Lake:
         # Of this writer alone: another one may write other runs at the same time.
         staged = self._at("staging", layer, f"{name}-{uuid.uuid4().hex}")
         table.write.mode("overwrite").partitionBy("run").parquet(staged)
+        # Sail takes names as they are, where Spark escapes them as Hive does.
+        parts = self._storage.names(staged)
+        found = {unquote(part): part for part in parts} | {part: part for part in parts}
         for run in runs:
+            part = found.get(f"run={run}", f"run={escaped(run)}")
             aside = of_run(self._at(_ASIDE, layer, name), run)
-            replace(self._storage, of_run(staged, run), of_run(self._at(layer, name), run), aside)
+            replace(self._storage, f"{staged}/{part}", of_run(self._at(layer, name), run), aside)
         self._storage.remove(staged)
         # Empty tables have no file that would tell.
         self._storage.put(self._at(layer, name, _SCHEMA), table.schema.json())

@@ -96,10 +96,14 @@ def episub(
     """The command line, in the sessions of all tests, with the engine that it chooses."""
     from episub_router.pipeline import session
 
+    really_start = session.start
+
     def start(master: object, conf: object, engine: str, remote: object = None) -> SparkSession:
         found: SparkSession = spark
         if engine == session.SPARK:
+            monkeypatch.setattr(session, "start", really_start)
             found = request.getfixturevalue("jvm")
+            monkeypatch.setattr(session, "start", start)
         monkeypatch.setattr(type(found), "stop", lambda self: None)
         speak_to(found)
         return found

@@ -118,7 +118,7 @@ def test_parents_that_go_between_messages_are_replaced_before_the_next_one(seed:
     assert not lacking
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_parents_that_die_in_mid_transfer_cost_no_piece_twice(seed: int) -> None:
     network = overlay(30, seed)
     network.publish_in_pieces(3, "a", DATA)
@@ -139,7 +139,7 @@ def test_parents_that_die_in_mid_transfer_cost_no_piece_twice(seed: int) -> None
     network.run(20.0)
     assert not victims
     assert_all_have(network, "b")
-    assert sum(got.values()) <= 1.3 * len(got)
+    assert sum(got.values()) <= 1.2 * len(got)
 
 
 @pytest.mark.parametrize("loss", [0.01, 0.1])
