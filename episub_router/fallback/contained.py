@@ -290,7 +290,6 @@ class ContainedGossipSub(MessageSender):
         self._left = {
             link: None for link in self._left if link[1] in self.back_off.get(link[0], ())
         }
-        self._look_at_links()
         for topic in [t for t in self.time_since_last_publish if t not in self.fanout]:
             del self.time_since_last_publish[topic]
 

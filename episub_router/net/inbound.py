@@ -84,13 +84,13 @@ class Inbound:
             self._refresh_subscription(peer.id, frame.topic)
         for message in frame.messages:
             admitted = self._admit(peer, frame.topic, message)
-            if admitted is None:
-                continue
-            reports = self.large.reports if isinstance(admitted, Piece | PieceAnnounce) else None
-            before = 0 if reports is None else reports.here(frame.topic, admitted)
-            self.topics.feed(frame.topic, Received(peer.key, admitted))
-            if reports is not None:
+            reports = self.large.reports
+            if reports is not None and isinstance(admitted, Piece | PieceAnnounce):
+                before = reports.here(frame.topic, admitted)
+                self.topics.feed(frame.topic, Received(peer.key, admitted))
                 reports.came(frame.topic, admitted, before)
+            elif admitted is not None:
+                self.topics.feed(frame.topic, Received(peer.key, admitted))
         if frame.hops is not None:
             self._on_payload(peer.key, frame, rpc.publish[0], frame.hops)
 

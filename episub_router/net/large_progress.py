@@ -8,7 +8,6 @@ from typing import Any
 from libp2p.peer.id import ID
 
 from episub_router.net.events import LargeProgress, LargeSent, TopicEvents
-from episub_router.protocol.messages import Message
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce, Preamble
 from episub_router.protocol.pieces.transfers import Transfer
 from episub_router.protocol.topic import Topic
@@ -32,13 +31,13 @@ class LargeReports:
         self._sent: dict[tuple[str, MessageId], dict[PeerId, None]] = {}
         """The neighbours that were sent all of each message of our own."""
 
-    def here(self, topic: str, message: Message) -> int:
+    def here(self, topic: str, message: Piece | PieceAnnounce) -> int:
         """How many pieces are here of the message that `message` announces, or is a piece of; -1
         where it isn't under way."""
         transfer = self._transfer(topic, _id_of(message))
         return -1 if transfer is None else transfer.have.bit_count()
 
-    def came(self, topic: str, message: Message, before: int) -> None:
+    def came(self, topic: str, message: Piece | PieceAnnounce, before: int) -> None:
         """`message` was acted on; there were `before` pieces."""
         id = _id_of(message)
         transfer = self._transfer(topic, id)
@@ -73,10 +72,8 @@ class LargeReports:
         )
 
 
-def _id_of(message: Message) -> MessageId:
-    if isinstance(message, PieceAnnounce):
-        return message.preamble.id
-    return message.id if isinstance(message, Piece) else None
+def _id_of(message: Piece | PieceAnnounce) -> MessageId:
+    return message.id if isinstance(message, Piece) else message.preamble.id
 
 
 def _bytes(id: Any) -> bytes:

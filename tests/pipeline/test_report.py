@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,6 +18,7 @@ from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.figures import FIGURES, change, direction, shown_change
 from episub_router.pipeline.report.markdown import as_markdown
 from episub_router.pipeline.report.model import Report
+from tests.browsers import chromium
 from tests.pipeline.reports import small_report
 
 if TYPE_CHECKING:
@@ -376,24 +375,10 @@ def test_axes_of_whole_numbers(values: list[int], ticks: list[int]) -> None:
 # In a browser.
 
 
-def _chromium() -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    program = _chromium()
-    if program is None:
-        pytest.skip("no Chromium here: install one, or name it in CHROMIUM")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(
-            executable_path=program,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.mark.slow
