@@ -72,7 +72,7 @@ MOST = 156_500
 
 def test_the_documents_have_a_budget() -> None:
     read = [page for page in documents() if page.name not in REFERENCE | GENERATED]
-    sizes = {page.name: len(written(page.read_text(encoding="utf-8"))) for page in read}
+    sizes = {page: len(written(page.read_text(encoding="utf-8"))) for page in read}
     assert sum(sizes.values()) <= MOST, sorted(sizes.items(), key=lambda size: -size[1])
 
 
