@@ -31,6 +31,7 @@ PRINTED = {
     "received whole: 2,097,152 bytes\n",
     "sds_chat": "bob receives: is anybody there?\nann receives: I am\n"
     "ann's message is acknowledged by 1 member\nboth have the same log: True\n",
+    "sds_cipher": "with the key: a secret\n",
     "dht_discovery": "neighbours of each: [1, 1]\n",
     "metrics": 'gossipsub_mesh_peers{topic="news"} 1.0\n'
     'gossipsub_message_published_total{topic="news"} 1.0\nneighbours left: 0\n',
