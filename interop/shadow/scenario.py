@@ -30,7 +30,7 @@ class Nodes:
     kinds: tuple[str, ...] = ("episub",)
     """What runs on the hosts, in turn."""
     connections: int = setting(20, least=1)
-    """That each host has from its start, to random others."""
+    """Connections that each host has from its start, to random others."""
     validation: float = setting(0.0, least=0)
     """Seconds that validating a message takes."""
     separate: bool = False

@@ -1,25 +1,42 @@
-"""Tables for the simulator and the testbed: scenarios that ship, settings, attacks, faults."""
+"""Tables for simulator, Shadow and testbed: scenarios that ship, settings, attacks, faults."""
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args
 
 from episub_router.sim.adversaries.settings import AnyAttack, Attack
 from episub_router.sim.scenario import loading
 from episub_router.sim.scenario.traffic import TrafficConfig
+from interop.shadow.scenario import Nodes
 from interop.testbed.faults import DEFAULT_AMOUNT, FaultKind
 from tests.docs.counters import meanings
 from tests.docs.docstrings import line
 from tests.docs.parameters import sentences
+from tests.docs.snippets import ROOT
 
-SETTINGS: dict[str, type[Any]] = {"adversaries": Attack, "traffic": TrafficConfig}
+SETTINGS: dict[str, type[Any]] = {"adversaries": Attack, "shadow": Nodes, "traffic": TrafficConfig}
 
 
-def scenarios(_: str) -> str:
+def _simulated() -> dict[str, str]:
     """All that ship but the published runs, which differ in numbers alone."""
     names = [name for name in loading.names() if not name.startswith("simsub-")]
-    rows = [f"| `{name}` | {loading.load(name).about} |" for name in names]
+    return {name: loading.load(name).about for name in names}
+
+
+def _of_shadow() -> dict[str, str]:
+    files = sorted((ROOT / "interop" / "shadow" / "scenarios").glob("*.toml"))
+    return {file.stem: tomllib.loads(file.read_text("utf-8"))["about"] for file in files}
+
+
+SCENARIOS: dict[str, Callable[[], dict[str, str]]] = {"all": _simulated, "shadow": _of_shadow}
+
+
+def scenarios(of: str) -> str:
+    """The scenarios that ship, by name."""
+    rows = [f"| `{name}` | {about} |" for name, about in SCENARIOS[of]().items()]
     return "\n".join(["| scenario | what it shows |", "|---|---|", *rows])
 
 
@@ -51,4 +68,6 @@ def faults(_: str) -> str:
 
 
 def _shown(default: object) -> str:
+    if isinstance(default, tuple):
+        return f"[{', '.join(map(_shown, default))}]"
     return f'"{default}"' if isinstance(default, str) else str(default).lower()
