@@ -68,6 +68,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class PublishMessage(_message.Message):
+        """The application published."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int
@@ -88,6 +90,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class RejectMessage(_message.Message):
+        """A message failed validation; `reason` in Go's words."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int
@@ -114,6 +118,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class DuplicateMessage(_message.Message):
+        """A further copy of a message came in."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int
@@ -137,6 +143,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class DeliverMessage(_message.Message):
+        """First receipt of a valid message, and at the publisher itself, in joined and other topics."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         MESSAGEID_FIELD_NUMBER: _builtins.int
@@ -161,6 +169,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class OnNewOutboundStream(_message.Message):
+        """From now on messages can be sent to the peer."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         PEERID_FIELD_NUMBER: _builtins.int
@@ -181,6 +191,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class OnClosedOutboundStream(_message.Message):
+        """Messages can't be sent to the peer any more."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         PEERID_FIELD_NUMBER: _builtins.int
@@ -198,6 +210,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class RecvRPC(_message.Message):
+        """An RPC came in."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         RECEIVEDFROM_FIELD_NUMBER: _builtins.int
@@ -219,6 +233,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class SendRPC(_message.Message):
+        """An RPC went out."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         SENDTO_FIELD_NUMBER: _builtins.int
@@ -240,7 +256,7 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class SendRPCCompleted(_message.Message):
-        """The RPC is with the transport."""
+        """An RPC has been written to its stream (go, since v0.19)."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -249,7 +265,7 @@ class TraceEvent(_message.Message):
         WRITEDURATIONNANOS_FIELD_NUMBER: _builtins.int
         sendTo: _builtins.bytes
         writeDurationNanos: _builtins.int
-        """That the write to the stream took: long where the link is slower than what is sent."""
+        """Duration of the write: long where the link is slower than what is sent."""
         @_builtins.property
         def meta(self) -> Global___TraceEvent.RPCMeta: ...
         def __init__(
@@ -267,6 +283,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class DropRPC(_message.Message):
+        """An RPC could not be queued."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         SENDTO_FIELD_NUMBER: _builtins.int
@@ -288,6 +306,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class Join(_message.Message):
+        """The application subscribed."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         TOPIC_FIELD_NUMBER: _builtins.int
@@ -305,6 +325,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class Leave(_message.Message):
+        """The application unsubscribed."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         TOPIC_FIELD_NUMBER: _builtins.int
@@ -322,6 +344,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class Graft(_message.Message):
+        """The link became eager; with gossipsub, it is in the mesh."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         PEERID_FIELD_NUMBER: _builtins.int
@@ -342,6 +366,8 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class Prune(_message.Message):
+        """The link is no longer eager, or in the mesh."""
+
         DESCRIPTOR: _descriptor.Descriptor
 
         PEERID_FIELD_NUMBER: _builtins.int

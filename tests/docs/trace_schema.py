@@ -1,4 +1,4 @@
-"""Tables of what Episub and SDS add to a trace, from the comments in proto/trace.proto."""
+"""Tables of the events of a trace, from the comments in proto/trace.proto."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from tests.docs.snippets import ROOT
 
 TABLES = {
+    "go": (
+        "PublishMessage", "RejectMessage", "DuplicateMessage", "DeliverMessage",
+        "OnNewOutboundStream", "OnClosedOutboundStream", "RecvRPC", "SendRPC", "SendRPCCompleted",
+        "DropRPC", "Join", "Leave", "Graft", "Prune",
+    ),
     "beside": ("PayloadMeta", "FrameMeta", "TreeMeta"),
     "events": (
         "TraceHeader", "TraceReport", "NodeChange", "NeighborChange", "RttSample", "Discard", "Sds",
