@@ -109,6 +109,7 @@ def section(page: Path, anchor: str) -> list[str]:
 
 def test_newcomers_have_twenty_questions_whose_answers_fit_a_screen() -> None:
     text = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
+    assert "(docs/contributing.md#twenty-questions)" in (ROOT / "README.md").read_text("utf-8")
     questions = _QUESTION.findall(text)
     assert [int(number) for number, _, _ in questions] == list(range(1, 21))
     sizes = {number: len(section(ROOT / "docs" / page, a)) for number, page, a in questions}
