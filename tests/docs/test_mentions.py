@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from importlib.util import find_spec
@@ -20,6 +21,11 @@ FOLDERS = ("", "episub_router", "episub_router/protocol")
 OTHERS = {"pb/trace.proto", "gossipsub-interop/test-specs/implementation.md"}
 """Files of other projects."""
 
+SHELL = ("sh", "text", "")
+_STARTED = re.compile(r"^ExecStart=\S+/(.+)$", re.MULTILINE)
+"""What a unit of systemd runs."""
+_ENTRY = re.compile(r"^ENTRYPOINT (\[.+\])$", re.MULTILINE)
+"""What a container runs."""
 _INLINE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _PATH = re.compile(r"(?:[\w.-]+/)+[\w-]+\.(?:py|toml|json|proto|md|sh|yml)")
 
@@ -28,8 +34,16 @@ def mentioned(page: Path) -> set[str]:
     """Code in sentences, and the commands of blocks."""
     sentences = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     inline = {" ".join(code.split()) for code in _INLINE.findall(sentences)}
-    blocks = [snippet for snippet in snippets(page) if snippet.language in ("sh", "text", "")]
-    return inline | {" ".join(line.split()) for block in blocks for line in commands(block)}
+    lines = [
+        *(line for part in snippets(page) if part.language in SHELL for line in commands(part)),
+        *(command for part in snippets(page) for command in _STARTED.findall(part.text)),
+        *(
+            " ".join(json.loads(words))
+            for part in snippets(page)
+            for words in _ENTRY.findall(part.text)
+        ),
+    ]
+    return inline | {" ".join(line.split()) for line in lines}
 
 
 EVERYWHERE = sorted({code for page in PAGES for code in mentioned(page)})

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+
 import pytest
 
 pytest.importorskip("griffe")
 
+from tests.docs.snippets import ROOT
 from tests.house import release
 
 CHANGELOG = """# Changelog
@@ -43,3 +47,29 @@ def test_a_release_without_a_part_in_the_changelog_is_refused(version: str) -> N
 def test_a_tag_names_the_version() -> None:
     assert release.problems("1.1.0", CHANGELOG, ["v1.0.0"])[0] == "the tag v1.0.0 is not v1.1.0"
     assert not [each for each in release.problems("1.1.0", CHANGELOG, ["v1.1.0"]) if "tag" in each]
+
+
+def test_the_version_stands_in_one_place() -> None:
+    """And in the changelog, whose newest release it is."""
+    version = release.version()
+    found = subprocess.run(
+        ["git", "grep", "--fixed-strings", "--name-only", version],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    assert found == ["CHANGELOG.md", "pyproject.toml"]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)[:2] == ["Unreleased", version]
+
+
+def test_make_release_makes_all_of_it() -> None:
+    made = subprocess.run(
+        ["make", "--dry-run", "release"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    # Whether it may be released, sources and the pure wheel, the first program from it, the SBOM,
+    # the compiled wheel, and the notes.
+    steps = (
+        "-m tests.house.release\n", "-m build --outdir dist", "first_program.py",
+        "dist/episub-router.cdx.json", "EPISUB_COMPILE=1", "--notes >dist/notes.md",
+    )  # fmt: skip
+    places = [made.index(step) for step in steps]
+    assert places == sorted(places)
