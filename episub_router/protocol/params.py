@@ -70,7 +70,7 @@ class MembershipParams:
     rtt_min_gain: float = param(
         0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
     )
-    """RTT that a replacement must save at least."""
+    """Least RTT that a replacement must save."""
 
     def __post_init__(self) -> None:
         check_numbers(self, _MAY_BE_ZERO)

@@ -12,19 +12,18 @@ class ReportParams:
     """How a report is made. Raises ValueError for values that can't be."""
 
     points: int = param(400, unit="points", source="ours: as many as a phone has pixels")
-    """In a curve at most: of longer ones, messages are averaged and quantiles thinned out. Also of
-    the faults of a topic, those that took the most nodes."""
+    """Points of a curve; in longer ones messages are averaged and quantiles thinned out. Also the
+    faults of a topic that are shown: those that affected the most nodes."""
     drawn: int = param(400, unit="peers", source="ours: more can't be distinguished")
-    """In a drawing at most: those nearest to the publisher."""
+    """Peers of a drawing: those nearest to the publisher."""
     topics: int = param(6, unit="topics", source="ours: as many as colours can be distinguished")
-    """Of each run at most: those with the most messages; of the baseline also what they are held
-    against."""
+    """Topics of each run: those with the most messages, and the baseline's that they have."""
     worst: int = param(10, unit="peers", source="ours: as many as are looked at one by one")
-    """That fared worst, by name."""
+    """Peers that are listed as those that fared worst."""
     enough: int = param(10, unit="messages", source="chosen: of fewer, one is a tenth")
-    """That a peer was to get, to be among them."""
+    """Messages that a peer should have got to be among them."""
     reasons: int = param(20, unit="rows", source="ours")
-    """In the table of losses at most: the most frequent."""
+    """Rows of the table of losses: the most frequent reasons."""
 
     def __post_init__(self) -> None:
         check_numbers(self)

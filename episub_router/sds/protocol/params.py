@@ -28,6 +28,7 @@ class SdsParams:
     max_clock_lead: float = param(
         86_400.0, "s", "chosen: a clock further ahead than a day is a fault or an attack (S02)"
     )
+    """How far ahead of the time of day the clock of a message may be."""
 
     # what is kept
     log_limit: int = param(
@@ -35,64 +36,88 @@ class SdsParams:
         "messages",
         "chosen: about 40 MB of index; of a full log, the sender with most yields",
     )
+    """Messages of a log."""
     unread_limit: int = param(
         100_000, "messages", "chosen: as many as the log; deliveries that left it unread"
     )
+    """Deliveries of a channel that the application has not confirmed."""
     offer_limit: int = param(
         5, "times", "chosen: a delivery that ends the application so often is skipped"
     )
+    """How often a message is offered to an application that fails over it."""
     incoming_limit: int = param(10_000, "messages", "nim-sds: bounded buffers; at most 1 MiB each")
+    """Messages that wait for others before them."""
     incoming_bytes: int = param(64 * 2**20, "bytes", "chosen: what a hostile group may cost")
+    """Bytes of these."""
     wanted_limit: int = param(10_000, "ids", "chosen: one dependency per buffered message")
+    """Missing messages that are asked for."""
 
     # acknowledgements and resending
     ack_quorum: int = param(1, "senders", "spec: acknowledged by at least some participants")
+    """Members whose acknowledgement is enough to stop resending a message."""
     resend_interval: float = param(5.0, "s", "chosen: several round trips and a repair by pull")
+    """Time until an unacknowledged message is sent again, the first time."""
     resend_limit: int = param(
         6, "sends", "chosen: over 5 minutes, each period twice the one before"
     )
+    """How often an unacknowledged message is sent again."""
     outgoing_limit: int = param(
         512,
         "messages",
         "chosen: beyond it `send` waits, or nobody is there to resend the oldest to",
     )
+    """Unacknowledged messages of this member."""
 
     # what is missing
     lost_after: float = param(600.0, "s", "chosen: outlasts several repair periods (S11)")
+    """Time until a missing message is given up."""
     on_lost: LostPolicy = param(LostPolicy.DELIVER, "policy", "js: deliver, so that all can rejoin")
+    """What happens to messages that depend on one that was given up."""
     pull_timeout: float = param(10.0, "s", "chosen: a stream that is slower is given up")
+    """Time for an answer over a direct stream."""
     page_items: int = param(
         4000, "messages", "chosen: 100,000 short messages in 30 round trips; Waku store has 100"
     )
+    """Messages in one answer over a direct stream."""
     page_bytes: int = param(2**20, "bytes", "chosen: one message of the largest size")
+    """Bytes in one answer over a direct stream."""
     heads_interval: float = param(60.0, "s", "go-ds-crdt: heads are announced every minute")
+    """Time between comparisons of logs with random peers, while these bring news."""
     peers_limit: int = param(256, "peers", "chosen: more direct peers than a router keeps")
+    """Peers that are asked over direct streams."""
 
     # sync messages
     sync_interval: float = param(30.0, "s", "js: up to 30 s")
+    """Time between sync messages of a group, while there is news."""
     confirm_delay: float = param(
         2.0, "s", "chosen: one member confirms a message before its author resends it"
     )
+    """Time until one member confirms a new message with a sync message."""
 
     # SDS-R
     repair: bool = param(
         False, "yes or no", "chosen: direct streams do without; for groups that have none"
     )
+    """Whether the group is asked for missing messages (SDS-R)."""
     repair_min: float = param(
         2.0, "s", "measured: leaves time for exact pull; js waits 30 s because it has none"
     )
+    """Least time until the group is asked for a missing message."""
     repair_max: float = param(
         10.0,
         "s",
         "measured: 50 members without direct streams at 30 % loss have p99 below 10 s, and with "
         "10 to 60 s it was 39 s for more bytes",
     )
+    """Longest time until then."""
 
     # limits of one message
     max_message: int = param(2**20, "bytes", "py-libp2p: pubsub carries at most 1 MiB")
+    """Bytes of one SDS message."""
     max_content: int = param(
         64 * 2**20, "bytes", "chosen: goes in several messages; readers hold all of it in memory"
     )
+    """Bytes of one content."""
 
     def __post_init__(self) -> None:
         check_numbers(self)
