@@ -80,20 +80,26 @@ def _made(result: Result) -> str:
     parts = [
         f"{nodes.pop():,} nodes" if len(nodes) == 1 else "",
         _seeds(result.seeds),
-        f"commit {result.commit}, {day(result.date)}",
+        f"commit {_short(result.commit)}, {day(result.date)}",
         f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores"
         + (f", {machine['ram_gib']} GiB" if "ram_gib" in machine else ""),
         f"Python {machine['python']}" if "python" in machine else "",
         machine.get("core", ""),
         result.note,
     ]
-    gossipsub = result.gossipsub.get("commit", result.commit)
-    if gossipsub != result.commit:
+    gossipsub = _short(result.gossipsub.get("commit", result.commit))
+    if gossipsub != _short(result.commit):
         parts.append(f"gossipsub's rows of commit {gossipsub}")
     if unexplained := sum(row.get("unexplained", 0) for row in result.rows):
         parts.append(f"**{unexplained:,.0f} deliveries are missing without an explanation**")
     older = OLDER if not _is_current(result.name) else ""
     return ", ".join(part for part in parts if part) + older
+
+
+def _short(commit: str) -> str:
+    """Git abbreviates to as many digits as a repository needs."""
+    digits, *rest = commit.split(" ", 1)
+    return " ".join([digits[:7], *rest])
 
 
 @cache
@@ -177,7 +183,7 @@ def written(name: str, value: Any) -> str:
     if name in _WRITTEN:
         return _WRITTEN[name](value)
     if value == int(value) or abs(value) >= 20:
-        return f"{value:,.0f}"
+        return f"{value or 0:,.0f}"  # never -0
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
