@@ -66,25 +66,37 @@ OLDER = "; **older than the code**"
 
 
 def provenance(names: Iterable[str]) -> str:
-    """Commit, date, machine and seeds of results, those of one run together."""
+    """Commit, date, machine and seeds of results; what several share stands once."""
     found = [result for name in names if (result := read(name))]
+    if not found:
+        return "Not measured yet."
+    machines = [_machine(result) for result in found]
+    shared = f" On {machines[0]}." if len(set(machines)) == 1 else ""
     parts = []
-    for what, of in groupby(found, lambda result: _made(result)):
+    for what, of in groupby(found, lambda result: _made(result, told=not shared)):
         parts.append(f"{', '.join(f'`{result.name}`' for result in of)}: {what}.")
-    return " ".join(parts) if parts else "Not measured yet."
+    return " ".join(parts) + shared
 
 
-def _made(result: Result) -> str:
+def _machine(result: Result) -> str:
     machine = result.machine
+    parts = [
+        f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores"
+        + (f", {machine['ram_gib']} GiB" if "ram_gib" in machine else ""),
+        f"Python {machine['python']}" if "python" in machine else "",
+        machine.get("core", ""),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _made(result: Result, *, told: bool) -> str:
+    """How a result was made; `told`: with its machine."""
     nodes = {row["nodes"] for row in result.rows if "nodes" in row and "phase" in row}
     parts = [
         f"{nodes.pop():,} nodes" if len(nodes) == 1 else "",
         _seeds(result.seeds),
         f"commit {_short(result.commit)}, {day(result.date)}",
-        f"{machine.get('cpu', '')}, {machine.get('cores', '?')} cores"
-        + (f", {machine['ram_gib']} GiB" if "ram_gib" in machine else ""),
-        f"Python {machine['python']}" if "python" in machine else "",
-        machine.get("core", ""),
+        _machine(result) if told else "",
         result.note,
     ]
     gossipsub = _short(result.gossipsub.get("commit", result.commit))
