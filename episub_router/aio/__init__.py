@@ -1,4 +1,4 @@
-"""The package under asyncio: trio, which py-libp2p needs, runs in a thread beside the asyncio loop.
+"""The package under asyncio: trio, which py-libp2p needs, runs in a thread of its own.
 
     async with episub_router.aio.open("news", bootstrap=[...]) as topic:
         await topic.publish(b"hello")

@@ -80,7 +80,7 @@ class Reason(Enum):
     DISCOVERY_UNUSABLE = "discovery-unusable"
     """An entry of its answer that is no peer, or has no readable address."""
     DISCOVERY_EXCESS = "discovery-excess"
-    """Entries beyond what is looked at."""
+    """Entries beyond those that are read."""
     FANOUT_EMPTY = "fanout-empty"
     """Published to a topic with no known subscriber."""
     BANS = "bans"

@@ -583,7 +583,7 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class PayloadMeta(_message.Message):
-        """Beside publishMessage, deliverMessage, duplicateMessage and rejectMessage."""
+        """With publishMessage, deliverMessage, duplicateMessage and rejectMessage."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -609,7 +609,7 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class FrameMeta(_message.Message):
-        """Beside recvRPC, sendRPC and dropRPC."""
+        """With recvRPC, sendRPC and dropRPC."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -659,7 +659,7 @@ class TraceEvent(_message.Message):
 
     @_typing.final
     class TreeMeta(_message.Message):
-        """Beside graft and prune: what the link is from now on."""
+        """With graft and prune: what the link is from now on."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -1204,7 +1204,7 @@ class TraceEvent(_message.Message):
     def sendRPCCompleted(self) -> Global___TraceEvent.SendRPCCompleted: ...
     @_builtins.property
     def payload(self) -> Global___TraceEvent.PayloadMeta:
-        """Beside one of the events above."""
+        """With one of the events above."""
 
     @_builtins.property
     def frame(self) -> Global___TraceEvent.FrameMeta: ...

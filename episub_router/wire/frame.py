@@ -48,7 +48,7 @@ class WireFault(Enum):
     SEVERAL_PAYLOADS = "several-payloads"
     """A gossip header that could belong to any of several payloads."""
     PAYLOAD_TOPIC = "payload-topic"
-    """A gossip header beside a payload of another topic."""
+    """A gossip header with a payload of another topic."""
 
 
 class PartDropped(Exception):

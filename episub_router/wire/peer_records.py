@@ -31,7 +31,7 @@ class RecordFault(Enum):
     """About another peer than said, or signed by another."""
     NO_ADDRESSES = "record-no-addresses"
     """None at all, or none that can be read."""
-    TOO_MANY_ADDRESSES = "record-too-many-addresses"  # A peer record with more than are looked at
+    TOO_MANY_ADDRESSES = "record-too-many-addresses"  # A peer record with more than are read
     STALE = "record-stale"
     """Not newer than the record that we hold."""
 

@@ -13,7 +13,7 @@ TABLES = {
         "OnNewOutboundStream", "OnClosedOutboundStream", "RecvRPC", "SendRPC", "SendRPCCompleted",
         "DropRPC", "Join", "Leave", "Graft", "Prune",
     ),
-    "beside": ("PayloadMeta", "FrameMeta", "TreeMeta"),
+    "added": ("PayloadMeta", "FrameMeta", "TreeMeta"),
     "events": (
         "TraceHeader", "TraceReport", "NodeChange", "NeighborChange", "RttSample", "Discard", "Sds",
     ),
