@@ -54,6 +54,11 @@ def is_wildcard(address: Multiaddr) -> bool:
     return str(address).startswith(_WILDCARDS)
 
 
+def is_circuit(address: Multiaddr) -> bool:
+    """Whether `address` leads through a relay."""
+    return "/p2p-circuit" in str(address)
+
+
 def dialable() -> AddressFilter:
     """A function that puts the interfaces' addresses in the place of wildcards.
 
@@ -105,7 +110,7 @@ def address_prefix(addresses: Iterable[Multiaddr]) -> str | None:
 def _prefix(address: Multiaddr) -> str | None:
     for protocol in ("ip4", "ip6"):
         try:
-            if "/p2p-circuit" in str(address):
+            if is_circuit(address):
                 continue
             ip = ip_address(address.value_for_protocol(protocol) or "")
         except Exception:

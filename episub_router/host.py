@@ -15,7 +15,8 @@ from libp2p.peer.id import ID
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
-from episub_router.addresses import check_free, dialable, is_wildcard
+from episub_router.addresses import AddressFilter, check_free, dialable, is_circuit, is_wildcard
+from episub_router.net.connections.circuits import RelayPlaces
 from episub_router.net.connections.silence import socket_below
 from episub_router.net.ping import measure_rtt
 from episub_router.pubsub import ResilientPubsub
@@ -37,9 +38,9 @@ class NodeStopped(RuntimeError):
 class EpisubHost:
     """A host over TCP, Noise and Yamux with a `ResilientPubsub` and `router`.
 
-    It listens at `listen`, and gives others the addresses in `announce`, by default those that it
-    listens at. `failure` holds the error that ended it, if one did; `stopped` is set once it has
-    stopped, for whatever reason.
+    It listens at `listen`, where circuit addresses are relays that it takes a place at, and gives
+    others the addresses in `announce`, by default those that it listens at. `failure` holds the
+    error that ended it, if one did; `stopped` is set once it has stopped, for whatever reason.
     """
 
     def __init__(
@@ -50,18 +51,18 @@ class EpisubHost:
         listen: Sequence[Multiaddr] = (LOOPBACK,),
         announce: Sequence[Multiaddr] = (),
     ) -> None:
-        expand = not announce and any(map(is_wildcard, listen))
+        self._listen = [address for address in listen if not is_circuit(address)]
+        self._relays = RelayPlaces([address for address in listen if is_circuit(address)])
+        expand: AddressFilter = dialable() if any(map(is_wildcard, listen)) else list
         self.host = new_host(
             key_pair=key_pair,
             muxer_preference="YAMUX",
-            announce_addrs=announce or None,
-            addrs_factory=dialable() if expand else None,
+            addrs_factory=lambda own: [*(announce or expand(own)), *self._relays.addresses],
         )
         self.router = router
         self.pubsub = ResilientPubsub(self.host, router)
         self.failure: Exception | None = None
         self.stopped = trio.Event()
-        self._listen = listen
         self._scope = trio.CancelScope()
 
     @property
@@ -88,6 +89,7 @@ class EpisubHost:
                     await stack.enter_async_context(background_trio_service(self.pubsub))
                     await stack.enter_async_context(background_trio_service(self.router))
                     await self.pubsub.wait_until_ready()
+                    await stack.enter_async_context(self._relays.kept(self.host))
                     ready = True
                     logger.info("started: %s", ", ".join(map(str, self.addresses)))
                     task_status.started()

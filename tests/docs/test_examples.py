@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.children import child
+from tests.cli.processes import node_process
 from tests.docs import asgi
 from tests.docs.snippets import ROOT, snippets
 
@@ -57,6 +58,22 @@ def test_two_processes() -> None:
         with child([*command, address], stdout=subprocess.PIPE, text=True) as second:
             assert "hello from the first" in second.communicate(timeout=PATIENCE)[0]
         assert first.stdout.readline() == "received: hello from the second\n"
+
+
+async def test_nodes_behind_a_relay() -> None:
+    command = [sys.executable, str(EXAMPLES / "relay.py"), "/ip4/127.0.0.1/tcp/0"]
+    with child(command, stdout=subprocess.PIPE, text=True) as relay:
+        assert relay.stdout is not None
+        listen = ("--listen", relay.stdout.readline().split()[-1])
+        async with node_process(*listen) as one:
+            listening = await one.event("listening")
+            assert "/p2p-circuit/" in listening["addresses"][0]
+            join = ("--bootstrap", *listening["addresses"])
+            async with node_process(*listen, *join, fresh=True) as two:
+                await two.type(b"hello\n")
+                assert (await one.event("delivered"))["text"] == "hello"
+                await two.end_input()
+                assert await two.exit_status() == 0
 
 
 async def serve(app: Callable[..., Any], use: Callable[[], Awaitable[None]]) -> None:

@@ -1,127 +1,153 @@
-"""An overlay of hosts that nobody can dial, over circuits that the application dialled."""
+"""Nodes that nobody can dial, behind a relay: others reach them through it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from itertools import pairwise
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 from libp2p import new_host
-from libp2p.abc import IHost
 from libp2p.connection_types import ConnectionType
-from libp2p.network.exceptions import SwarmException
-from libp2p.peer.peerinfo import PeerInfo
-from libp2p.relay.circuit_v2.config import RelayConfig, RelayRole
-from libp2p.relay.circuit_v2.protocol import PROTOCOL_ID, CircuitV2Protocol
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.keys import KeyPair
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb.rpc_pb2 import Message
+from libp2p.relay.circuit_v2.protocol import CircuitV2Protocol
 from libp2p.relay.circuit_v2.resources import RelayLimits
-from libp2p.relay.circuit_v2.transport import CircuitV2Transport
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
-from episub_router import EpisubRouter, ResilientPubsub
-from tests.hosts import LOOPBACK, Node, eventually, receive, running_nodes
-from tests.router.overlays import TOPIC, router
+import episub_router
+from episub_router import EpisubRouter, NotJoined, RouterParams, TopicHandle
+from episub_router.net.connections.circuits import relay_of
+from tests.hosts import LOOPBACK, PATIENCE, eventually
 
 pytestmark = pytest.mark.hosts
 
 LIMITS = RelayLimits(duration=3600, data=1 << 30, max_circuit_conns=16, max_reservations=16)
-
-
-class Circuits:
-    """A relay, and the places that nodes have reserved there."""
-
-    def __init__(self, relay: IHost) -> None:
-        self._relay = relay
-        self._transports: dict[Node, CircuitV2Transport] = {}
-
-    async def reserve(self, node: Node, protocol: CircuitV2Protocol, life: trio.Nursery) -> None:
-        """From now on others can reach `node` through the relay."""
-        transport = self._transports[node] = CircuitV2Transport(
-            node.host, protocol, RelayConfig(roles=RelayRole.STOP | RelayRole.CLIENT)
-        )
-        relay = self._relay.get_id()
-        await self._connect(node)
-        stream = await node.host.new_stream(relay, [PROTOCOL_ID])
-        assert await transport.reserve(stream, relay, life)
-        await stream.close()
-
-    async def _connect(self, node: Node) -> None:
-        """Connect `node` to the relay; nothing happens if it is."""
-        await node.host.connect(PeerInfo(self._relay.get_id(), self._relay.get_transport_addrs()))
-
-    def address(self, node: Node) -> Multiaddr:
-        """Where `node` is to be dialled."""
-        return Multiaddr(f"{self._relay.get_addrs()[0]}/p2p-circuit/p2p/{node.id}")
-
-    async def dial(self, node: Node, other: Node) -> None:
-        """As an application has to: past the swarm."""
-        for each in (node, other):
-            # A dial that is given up can take the connection to the relay with it.
-            await self._connect(each)
-        connection = await self._transports[node].dial(self.address(other))
-        assert connection.get_connection_type() is ConnectionType.RELAYED
+TOPIC = "news"
 
 
 @asynccontextmanager
-async def behind_a_relay(count: int) -> AsyncIterator[tuple[list[Node], Circuits]]:
-    """Subscribed nodes that listen nowhere, each with a place at one relay."""
-    relay = new_host()
+async def a_relay(
+    key_pair: KeyPair | None = None, listen: Multiaddr = LOOPBACK
+) -> AsyncIterator[Multiaddr]:
+    """Run a relay; where to listen to be reached through it."""
+    host = new_host(key_pair=key_pair)
+    hop = CircuitV2Protocol(host, LIMITS, allow_hop=True)
+    async with host.run([listen]), background_trio_service(hop):
+        yield Multiaddr(f"{host.get_addrs()[0]}/p2p-circuit")
+
+
+def types(node: TopicHandle, peer: ID) -> set[ConnectionType]:
+    """How `node` is connected to `peer`."""
+    network = node.pubsub.host.get_network()
+    return {each.get_connection_type() for each in network.get_connections(peer)}
+
+
+async def get(node: TopicHandle) -> bytes:
+    with trio.fail_after(PATIENCE):
+        item = await anext(node)
+    assert isinstance(item, Message)
+    return item.data
+
+
+async def test_a_node_behind_a_relay_is_dialled_and_named_to_others() -> None:
+    """The second node knows it from the bootstrap list. The third one, which nobody can dial
+    either, has its signed record from the second."""
+    async with (
+        a_relay() as relay,
+        episub_router.open(TOPIC, listen=[relay]) as hidden,
+        episub_router.open(TOPIC, bootstrap=hidden.addresses) as second,
+        episub_router.open(TOPIC, listen=[], bootstrap=second.addresses) as third,
+    ):
+        me = hidden.pubsub.my_id
+        assert [str(address) for address in hidden.addresses] == [f"{relay}/p2p/{me}"]
+        await eventually(lambda: len(hidden.neighbors) == 2 and me in third.neighbors)
+        for node in (second, third):
+            assert types(node, me) == {ConnectionType.RELAYED}
+        assert types(second, third.pubsub.my_id) == {ConnectionType.DIRECT}
+        for author in (hidden, third):
+            await author.publish(author.pubsub.my_id.to_bytes())
+            for node in (hidden, second, third):
+                assert await get(node) == author.pubsub.my_id.to_bytes()
+
+
+async def test_an_overlay_of_which_all_are_behind_a_relay() -> None:
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(relay.run([LOOPBACK]))
-        hop = CircuitV2Protocol(relay, LIMITS, allow_hop=True)
-        await stack.enter_async_context(background_trio_service(hop))
-        nodes = await stack.enter_async_context(
-            running_nodes(count, router=EpisubRouter, pubsub_class=ResilientPubsub, listen=())
-        )
-        life = await stack.enter_async_context(trio.open_nursery())
-        circuits = Circuits(relay)
-        for node in nodes:
-            assert not node.host.get_addrs()
-            protocol = CircuitV2Protocol(node.host)
-            await stack.enter_async_context(background_trio_service(protocol))
-            await circuits.reserve(node, protocol, life)
-        yield nodes, circuits
-        life.cancel_scope.cancel()
-
-
-def linked(*pairs: tuple[Node, Node]) -> bool:
-    """Whether these have each other as neighbours, and nobody else."""
-    nodes = list(dict.fromkeys(node for pair in pairs for node in pair))
-    links = {(a, b) for a in nodes for b in nodes if b.id in router(a).mesh[TOPIC]}
-    return links == {way for a, b in pairs for way in ((a, b), (b, a))}
-
-
-async def test_an_overlay_over_circuits_alone() -> None:
-    """A line of four: what one publishes crosses three circuits."""
-    async with behind_a_relay(4) as (nodes, circuits):
-        subscriptions = [await node.pubsub.subscribe(TOPIC) for node in nodes]
-        for node, other in pairwise(nodes):
-            await circuits.dial(node, other)
-        await eventually(lambda: linked(*pairwise(nodes)))
+        relay = await stack.enter_async_context(a_relay())
+        nodes: list[TopicHandle] = []
+        for _ in range(4):
+            bootstrap = nodes[-1].addresses if nodes else ()
+            made = episub_router.open(TOPIC, listen=[relay], bootstrap=bootstrap)
+            nodes.append(await stack.enter_async_context(made))
+            if bootstrap:
+                await nodes[-1].joined(PATIENCE)
         for author in nodes:
-            await author.pubsub.publish(TOPIC, author.id.to_bytes())
-        for subscription in subscriptions:
-            got = {message.data for message in await receive(subscription, len(nodes))}
-            assert got == {node.id.to_bytes() for node in nodes}
+            await author.publish(author.pubsub.my_id.to_bytes())
+        authors = {node.pubsub.my_id.to_bytes() for node in nodes}
+        for node in nodes:
+            assert {await get(node) for _ in nodes} == authors
 
 
-async def test_a_lost_circuit_is_for_the_application_to_dial_again() -> None:
-    """py-libp2p's swarm dials none, so the router can't."""
-    async with behind_a_relay(2) as ((node, other), circuits):
-        subscription = await other.pubsub.subscribe(TOPIC)
-        await node.pubsub.subscribe(TOPIC)
-        with pytest.raises(SwarmException, match="relay-only"):
-            await node.host.connect(PeerInfo(other.id, [circuits.address(other)]))
-        for dialler, listener in ((node, other), (other, node)):
-            # The late end of a circuit ends the next one of the same peer in py-libp2p's relay.
-            while not linked((node, other)):
-                with suppress(SwarmException, ConnectionError), trio.move_on_after(2):
-                    await circuits.dial(dialler, listener)
-                    await eventually(lambda: linked((node, other)))
-            await node.pubsub.publish(TOPIC, dialler.id.to_bytes())
-            assert [m.data for m in await receive(subscription)] == [dialler.id.to_bytes()]
-            await node.host.disconnect(other.id)
-            for each in (node, other):
-                await eventually(lambda each=each: not router(each).mesh[TOPIC])  # type: ignore[misc]
+async def test_a_circuit_that_is_lost_is_dialled_again() -> None:
+    async with (
+        a_relay() as relay,
+        episub_router.open(TOPIC, listen=[relay]) as hidden,
+        episub_router.open(TOPIC, bootstrap=hidden.addresses) as other,
+    ):
+        await other.joined(PATIENCE)
+        before = other.pubsub.host.get_network().get_connections(hidden.pubsub.my_id)
+        await other.pubsub.host.disconnect(hidden.pubsub.my_id)
+        await eventually(lambda: hidden.pubsub.my_id in other.neighbors)
+        after = other.pubsub.host.get_network().get_connections(hidden.pubsub.my_id)
+        assert not set(after) & set(before)
+        await hidden.publish(b"again")
+        assert await get(other) == b"again"
+
+
+async def test_a_relay_that_restarts_gives_the_place_again() -> None:
+    key_pair = create_new_key_pair()
+
+    async def serve(listen: Multiaddr, *, task_status: Any) -> None:
+        with trio.CancelScope() as life:
+            async with a_relay(key_pair, listen) as relay:
+                task_status.started((relay, life))
+                await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        relay, life = await nursery.start(serve, LOOPBACK)
+        async with episub_router.open(TOPIC, listen=[relay]) as hidden:
+            assert hidden.addresses
+            life.cancel()
+            await eventually(lambda: not hidden.addresses)
+            await nursery.start(serve, Multiaddr(str(relay).partition("/p2p/")[0]))
+            await eventually(lambda: bool(hidden.addresses))
+            async with episub_router.open(TOPIC, bootstrap=hidden.addresses) as other:
+                await other.joined(PATIENCE)
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_is_no_relay_gives_no_place() -> None:
+    async with episub_router.open(TOPIC) as node:
+        listen = f"{node.addresses[0]}/p2p-circuit"
+        with pytest.raises(OSError, match=r"can't listen on .*/p2p-circuit: "):
+            async with episub_router.open(TOPIC, listen=[listen]):
+                pass
+
+
+async def test_a_connection_to_a_relay_that_led_nowhere_is_closed() -> None:
+    """Else whoever names relays could have a node keep connections to all of them."""
+    nobody = ID.from_pubkey(create_new_key_pair().public_key)
+    async with a_relay() as relay:
+        router = EpisubRouter(
+            router_params=RouterParams(idle_timeout=0.2), bootstrap=[f"{relay}/p2p/{nobody}"]
+        )
+        async with episub_router.open(TOPIC, router=router) as node:
+            network, by = node.pubsub.host.get_network(), relay_of(relay).peer_id
+            await eventually(lambda: bool(network.get_connections(by)))
+            with pytest.raises(NotJoined, match=r"the relay .* answered NO_RESERVATION"):
+                await node.joined(timeout=10)
+            await eventually(lambda: not network.get_connections(by))

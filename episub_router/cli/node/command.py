@@ -54,7 +54,8 @@ def add_parser(commands: Any) -> None:
         "--listen",
         action="append",
         metavar="MULTIADDR",
-        help=f"where to listen; may be repeated (default: {_LOOPBACK}, this machine only)",
+        help="where to listen, or RELAY/p2p-circuit to be reached through a relay; may be repeated "
+        f"(default: {_LOOPBACK}, this machine only)",
     )
     add_announce(parser)
     add(
@@ -130,12 +131,13 @@ def _run(arguments: argparse.Namespace) -> int:
     for text in arguments.listen or [_LOOPBACK]:
         try:
             listen.append(Multiaddr(text))
-            tcp = [protocol.name for protocol in listen[-1].protocols()][1:] == ["tcp"]
+            kinds = [protocol.name for protocol in listen[-1].protocols()][1:]
         except Exception:  # whatever the parts of the text make multiaddr raise
-            tcp = False
-        if not tcp:
+            kinds = []
+        if kinds not in (["tcp"], ["tcp", "p2p", "p2p-circuit"]):
             arguments.refuse(
-                f"argument --listen: must be like /ip4/127.0.0.1/tcp/4001, not {text!r}"
+                f"argument --listen: must be like /ip4/127.0.0.1/tcp/4001, or a relay's address "
+                f"like /ip4/203.0.113.7/tcp/4001/p2p/.../p2p-circuit, not {text!r}"
             )
     quiet_libp2p()
     interactive = sys.stdin.isatty()

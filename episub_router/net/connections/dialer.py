@@ -17,7 +17,9 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.security.noise.exceptions import PeerIDMismatchesPubkey
 from multiaddr import Multiaddr
 
+from episub_router.addresses import is_circuit
 from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
+from episub_router.net.connections.circuits import dial_circuit, relay_of
 from episub_router.net.connections.dial_budget import DialBudget, one_of_each_host
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
@@ -204,7 +206,12 @@ class Dialer(PeerListener):
                 try:
                     # `connect` dials the first TCP address of the peerstore, refuses for a minute
                     # what failed, and lets all addresses of the peer expire in two minutes.
-                    await dial(address, peer.id)
+                    if is_circuit(address):
+                        relay = self._peers[relay_of(address).peer_id.to_bytes()]
+                        relay.dialled_until = peer.dialled_until
+                        await dial_circuit(self._host, address, peer.id, dial)
+                    else:
+                        await dial(address, peer.id)
                 finally:
                     self._pace(seen)
         except Exception as error:
@@ -212,11 +219,12 @@ class Dialer(PeerListener):
             peer.dial_error = root_cause(error)
 
     def _known_addresses(self, peer: RemotePeer) -> list[Multiaddr]:
-        """Ours first, then those that the host has from elsewhere, without repetition."""
+        """Ours first, then those that the host has from elsewhere, without repetition; through
+        relays last."""
         known = dict.fromkeys(self._book.addresses(peer.key))
         with suppress(PeerStoreError):
             known.update(dict.fromkeys(self._host.get_peerstore().addrs(peer.id)))
-        return list(known)[:DIALLED_ADDRESSES]
+        return sorted(known, key=is_circuit)[:DIALLED_ADDRESSES]
 
     def _may_speak_episub(self, target: ID) -> bool:
         """False if identify says that it doesn't."""

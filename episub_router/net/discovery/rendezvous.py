@@ -12,6 +12,7 @@ import trio
 from libp2p.peer.peerinfo import PeerInfo
 from multiaddr import Multiaddr
 
+from episub_router.addresses import is_circuit
 from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.events import Alone, TopicEvents
@@ -191,11 +192,12 @@ class Rendezvous:
 
 
 def _dialable(addresses: Sequence[Multiaddr]) -> tuple[Multiaddr, ...]:
-    """The addresses that can be read, without the peer id at their end."""
+    """The addresses that can be read, without the peer id at their end; circuits as they are, since
+    the last id may be the relay's."""
     readable = []
     for address in addresses:
         try:
-            bare = address.decapsulate_code(_P2P)
+            bare = address if is_circuit(address) else address.decapsulate_code(_P2P)
             if str(bare):
                 readable.append(bare)
         except Exception:
