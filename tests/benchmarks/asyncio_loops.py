@@ -53,6 +53,7 @@ class Guest(TrioThread):
             run_sync_soon_not_threadsafe=self._loop.call_soon,
             done_callback=lambda _: self._ended.set_result(None),
             host_uses_signal_set_wakeup_fd=True,
+            instruments=[self],
         )
         return lambda: None
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -223,6 +224,26 @@ def test_a_reader_that_is_behind_gets_all() -> None:
     run(main)
 
 
+def test_what_trio_has_at_one_moment_wakes_asyncio_once() -> None:
+    """Each time costs a tenth of a millisecond of CPU time."""
+
+    async def main() -> None:
+        async with aio.enter(trio.open_nursery):
+            thread = thread_of_the_loop()
+            given: list[int] = []
+
+            async def give() -> None:
+                for number in range(50):
+                    thread.give(partial(given.append, number))
+
+            with patch.object(thread, "post", wraps=thread.post) as post:
+                await aio.call(give)
+            assert given == [*range(50)]
+            assert post.call_count == 1
+
+    run(main)
+
+
 def test_what_has_ended_is_not_called_any_more() -> None:
     async def main() -> None:
         opening = asyncio.create_task(aio.enter(trio.open_nursery).__aenter__())
@@ -243,9 +264,9 @@ def test_what_has_ended_is_not_called_any_more() -> None:
 def test_a_task_that_is_cancelled_twice_leaves_no_thread() -> None:
     cancelled, trio_run = threading.Event(), trio.run
 
-    def late(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def late(main: Callable[[], Coroutine[Any, Any, None]], **options: Any) -> None:
         cancelled.wait(PATIENCE)
-        trio_run(main)
+        trio_run(main, **options)
 
     async def use() -> None:
         async with aio.enter(trio.open_nursery):

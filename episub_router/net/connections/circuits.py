@@ -162,7 +162,7 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-class _CircuitAddress(Multiaddr):
+class _CircuitAddress(Multiaddr):  # type: ignore[misc]
     """A circuit address whose peer id is its target's, and never the relay's: py-libp2p cuts off
     what looks like an id of this host before it puts its own there."""
 
