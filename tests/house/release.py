@@ -18,6 +18,7 @@ from tests.docs.snippets import ROOT
 from tests.house import api
 
 _RELEASE = re.compile(r"^## \[(.+?)\].*$", re.MULTILINE)
+_OWN_LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)]+)\)")
 
 
 def version() -> str:
@@ -27,12 +28,14 @@ def version() -> str:
 
 
 def notes(changelog: str, release: str) -> str:
-    """What the changelog says of a release, how to upgrade included. ValueError if it has none."""
+    """What the changelog says of a release, how to upgrade included; links into the repository,
+    which lead nowhere from a tag's page, are paths. ValueError if it has none."""
     parts = _RELEASE.split(changelog)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     if not sections.get(release, "").strip():
         raise ValueError(f"CHANGELOG.md has no part for {release}")
-    return f"episub-router {release}\n\n{sections[release].strip()}\n"
+    text = _OWN_LINK.sub(r"\1 (\2)", sections[release].strip())
+    return f"episub-router {release}\n\n{text}\n"
 
 
 def problems(release: str, changelog: str, tags: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ CHANGELOG = """# Changelog
 
 ### Added
 
-- A thing.
+- A thing ([of KaC](https://keepachangelog.com)), and [its page](docs/thing.md).
 
 ## Upgrading from 1.0
 
@@ -35,6 +35,7 @@ CHANGELOG = """# Changelog
 def test_notes_have_the_upgrade_and_nothing_of_other_releases() -> None:
     said = release.notes(CHANGELOG, "1.1.0")
     assert said.startswith("episub-router 1.1.0\n\n### Added")
+    assert "([of KaC](https://keepachangelog.com)), and its page (docs/thing.md).\n" in said
     assert said.endswith("1. Nothing.\n")
 
 
