@@ -42,8 +42,7 @@ class SdsMessage(_message.Message):
     GAPS_FIELD_NUMBER: _builtins.int
     GAPS_MORE_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
-    PART_FIELD_NUMBER: _builtins.int
-    PARTS_FIELD_NUMBER: _builtins.int
+    SEGMENT_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
     sender_id: _builtins.str
     message_id: _builtins.str
@@ -54,10 +53,8 @@ class SdsMessage(_message.Message):
     gaps_more: _builtins.bool
     since: _builtins.int
     """The sender joined late: it has nothing whose clock is not above this."""
-    part: _builtins.bool
-    """A piece of a content that is larger than a message may be; not to be shown by itself. This field
-    and the next are covered by the message's id where one of them is set.
-    """
+    segment: _builtins.bool
+    """The content is a Segment."""
     snapshot: _builtins.int
     """The content is the sha256 of what an application made of all messages with clocks up to this."""
     @_builtins.property
@@ -85,10 +82,6 @@ class SdsMessage(_message.Message):
         acknowledges nothing but what it names.
         """
 
-    @_builtins.property
-    def parts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """The pieces that precede this content, in order, as history."""
-
     def __init__(
         self,
         *,
@@ -105,13 +98,12 @@ class SdsMessage(_message.Message):
         gaps: _abc.Iterable[_builtins.bytes] | None = ...,
         gaps_more: _builtins.bool = ...,
         since: _builtins.int = ...,
-        part: _builtins.bool = ...,
-        parts: _abc.Iterable[_builtins.bytes] | None = ...,
+        segment: _builtins.bool = ...,
         snapshot: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "content", b"content", "lamport_timestamp", b"lamport_timestamp", "origin", b"origin"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "history", b"history", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "part", b"part", "parts", b"parts", "repair_request", b"repair_request", "sender_id", b"sender_id", "since", b"since", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "history", b"history", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "repair_request", b"repair_request", "segment", b"segment", "sender_id", b"sender_id", "since", b"since", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bloom_filter: _TypeAlias = _typing.Literal["bloom_filter"]  # noqa: Y015
     _WhichOneofArgType__bloom_filter: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter"]  # noqa: Y015
@@ -181,9 +173,8 @@ class NimSdsMessage(_message.Message):
     GAPS_FIELD_NUMBER: _builtins.int
     GAPS_MORE_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
-    PART_FIELD_NUMBER: _builtins.int
-    PARTS_FIELD_NUMBER: _builtins.int
     SNAPSHOT_FIELD_NUMBER: _builtins.int
+    SEGMENT_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
     lamport_timestamp: _builtins.int
     channel_id: _builtins.str
@@ -192,8 +183,8 @@ class NimSdsMessage(_message.Message):
     sender_id: _builtins.str
     gaps_more: _builtins.bool
     since: _builtins.int
-    part: _builtins.bool
     snapshot: _builtins.int
+    segment: _builtins.bool
     @_builtins.property
     def causal_history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
@@ -204,8 +195,6 @@ class NimSdsMessage(_message.Message):
     def history(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
     def gaps(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
-    @_builtins.property
-    def parts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     def __init__(
         self,
         *,
@@ -222,13 +211,12 @@ class NimSdsMessage(_message.Message):
         gaps: _abc.Iterable[_builtins.bytes] | None = ...,
         gaps_more: _builtins.bool = ...,
         since: _builtins.int = ...,
-        part: _builtins.bool = ...,
-        parts: _abc.Iterable[_builtins.bytes] | None = ...,
         snapshot: _builtins.int = ...,
+        segment: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_channel_id", b"_channel_id", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "_message_id", b"_message_id", "_sender_id", b"_sender_id", "bloom_filter", b"bloom_filter", "channel_id", b"channel_id", "content", b"content", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "sender_id", b"sender_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_channel_id", b"_channel_id", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "_message_id", b"_message_id", "_sender_id", b"_sender_id", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "history", b"history", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "part", b"part", "parts", b"parts", "repair_request", b"repair_request", "sender_id", b"sender_id", "since", b"since", "snapshot", b"snapshot"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter", "_channel_id", b"_channel_id", "_content", b"_content", "_lamport_timestamp", b"_lamport_timestamp", "_message_id", b"_message_id", "_sender_id", b"_sender_id", "bloom_filter", b"bloom_filter", "causal_history", b"causal_history", "channel_id", b"channel_id", "content", b"content", "gaps", b"gaps", "gaps_more", b"gaps_more", "history", b"history", "lamport_timestamp", b"lamport_timestamp", "message_id", b"message_id", "origin", b"origin", "repair_request", b"repair_request", "segment", b"segment", "sender_id", b"sender_id", "since", b"since", "snapshot", b"snapshot"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__bloom_filter: _TypeAlias = _typing.Literal["bloom_filter"]  # noqa: Y015
     _WhichOneofArgType__bloom_filter: _TypeAlias = _typing.Literal["_bloom_filter", b"_bloom_filter"]  # noqa: Y015
@@ -256,6 +244,45 @@ class NimSdsMessage(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sender_id) -> _WhichOneofReturnType__sender_id | None: ...
 
 Global___NimSdsMessage: _TypeAlias = NimSdsMessage  # noqa: Y015
+
+@_typing.final
+class Segment(_message.Message):
+    """A part of a larger content (LIP-243, version 0.2)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTIRE_MESSAGE_HASH_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    SEGMENT_COUNT_FIELD_NUMBER: _builtins.int
+    IS_PARITY_FIELD_NUMBER: _builtins.int
+    PAYLOAD_FIELD_NUMBER: _builtins.int
+    PAYLOAD_LENGTH_FIELD_NUMBER: _builtins.int
+    entire_message_hash: _builtins.bytes
+    """Keccak-256 of the content, which says whose part this is"""
+    index: _builtins.int
+    segment_count: _builtins.int
+    is_parity: _builtins.bool
+    """always false here: what is lost is repaired"""
+    payload: _builtins.bytes
+    payload_length: _builtins.int
+    """of the whole content"""
+    def __init__(
+        self,
+        *,
+        entire_message_hash: _builtins.bytes = ...,
+        index: _builtins.int = ...,
+        segment_count: _builtins.int = ...,
+        is_parity: _builtins.bool = ...,
+        payload: _builtins.bytes = ...,
+        payload_length: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entire_message_hash", b"entire_message_hash", "index", b"index", "is_parity", b"is_parity", "payload", b"payload", "payload_length", b"payload_length", "segment_count", b"segment_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Segment: _TypeAlias = Segment  # noqa: Y015
 
 @_typing.final
 class NimBloomFilter(_message.Message):
@@ -382,23 +409,24 @@ Global___SnapshotAsk: _TypeAlias = SnapshotAsk  # noqa: Y015
 
 @_typing.final
 class Key(_message.Message):
-    """A place in the log: (lamport, message id)."""
+    """A place in the log."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LAMPORT_FIELD_NUMBER: _builtins.int
-    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
     lamport: _builtins.int
-    message_id: _builtins.str
+    id: _builtins.bytes
+    """as in history"""
     def __init__(
         self,
         *,
         lamport: _builtins.int = ...,
-        message_id: _builtins.str = ...,
+        id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lamport", b"lamport", "message_id", b"message_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "lamport", b"lamport"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -598,7 +626,7 @@ class Item(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     message: _builtins.bytes
     @_builtins.property
-    def place(self) -> Global___PackedKey:
+    def place(self) -> Global___Key:
         """without an id where that is the hash of the message"""
 
     @_builtins.property
@@ -606,7 +634,7 @@ class Item(_message.Message):
     def __init__(
         self,
         *,
-        place: Global___PackedKey | None = ...,
+        place: Global___Key | None = ...,
         message: _builtins.bytes = ...,
         origin: Global___Origin | None = ...,
     ) -> None: ...
@@ -667,7 +695,7 @@ class Comparison(_message.Message):
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeHash]: ...
     @_builtins.property
-    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___PackedKey]: ...
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___Key]: ...
     @_builtins.property
     def floor(self) -> Global___Key:
         """where the compared part of the log begins"""
@@ -676,7 +704,7 @@ class Comparison(_message.Message):
         self,
         *,
         parts: _abc.Iterable[Global___RangeHash] | None = ...,
-        keys: _abc.Iterable[Global___PackedKey] | None = ...,
+        keys: _abc.Iterable[Global___Key] | None = ...,
         floor: Global___Key | None = ...,
         older: _builtins.int = ...,
     ) -> None: ...
@@ -687,26 +715,3 @@ class Comparison(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Comparison: _TypeAlias = Comparison  # noqa: Y015
-
-@_typing.final
-class PackedKey(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    LAMPORT_FIELD_NUMBER: _builtins.int
-    ID_FIELD_NUMBER: _builtins.int
-    lamport: _builtins.int
-    id: _builtins.bytes
-    """as in history"""
-    def __init__(
-        self,
-        *,
-        lamport: _builtins.int = ...,
-        id: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "lamport", b"lamport"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PackedKey: _TypeAlias = PackedKey  # noqa: Y015

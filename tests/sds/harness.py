@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from episub_router.protocol.types import NEVER
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.asking import answered, failed
+from episub_router.sds.net.asking import answered
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol import effects as fx
@@ -394,7 +394,7 @@ class Group:
     def _fail(self, asker: str, life: int, ask: fx.Ask) -> None:
         participant = self.members[asker].participant
         if participant is not None and self.members[asker].life == life:
-            failed(participant, ask, self.now)
+            participant.failed(ask, self.now)
             self._touched.add(asker)
 
     def _answer(self, asker: str, ask: fx.Ask) -> Response:

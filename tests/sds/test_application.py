@@ -6,6 +6,7 @@ import tracemalloc
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -25,7 +26,7 @@ from episub_router.sds import (
 from episub_router.sds.content.contents import context_of
 from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import Cursor
-from episub_router.sds.interop import Interop
+from episub_router.sds.net import channel
 from episub_router.sds.net.intake import Intake
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.log import Log
@@ -130,6 +131,44 @@ def test_what_is_told_on_opening_the_first_reader_gets() -> None:
     assert second.receive_nowait() == "later"
 
 
+async def read(
+    channel: SdsChannel, after: str | None, count: int, *, hold: float = 0.0
+) -> list[ChannelMessage]:
+    """The next messages of the stream."""
+    result: list[ChannelMessage] = []
+    with trio.fail_after(PATIENCE):
+        async for message in channel.stream(after, hold=hold):
+            result.append(message)
+            if len(result) == count:
+                break
+    return result
+
+
+async def test_what_comes_late_is_announced_or_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(channel, "time", SimpleNamespace(time=lambda: now[0]))
+    async with running_nodes(2, router=flood) as nodes, channels(nodes) as (one, two):
+        early = (await two.send(b"early")).id
+        ids = [(await one.send(b"%d" % n)).id for n in range(2)]
+        assert [m.id for m in await read(one, None, 2)] == ids
+        cursor = (await read(one, None, 2))[-1].cursor
+        clocks = [item.clock for item in one.log]
+        now[0] = clocks[-1] / 1000 + 9
+        async with trio.open_nursery() as nursery:
+            held: list[ChannelMessage] = []
+
+            async def read_held() -> None:
+                held.extend(await read(one, None, 3, hold=10.0))
+
+            nursery.start_soon(read_held)
+            await connect_all([(nodes[0], nodes[1])])
+            await eventually(lambda: len(one.log) == 3)
+            now[0] += 11
+        assert [(m.id, m.late) for m in held] == [(item.id, False) for item in one.log]
+        (late,) = await read(one, cursor, 1)
+        assert (late.id, late.late) == (early, True)
+
+
 async def test_a_stream_is_one_order_for_all_and_goes_on_at_its_cursor() -> None:
     async with running_nodes(2, router=flood) as nodes:
         await connect_all([(nodes[0], nodes[1])])
@@ -139,17 +178,6 @@ async def test_a_stream_is_one_order_for_all_and_goes_on_at_its_cursor() -> None
                 await one.send(b"one %d" % n)
                 await two.send(b"two %d" % n)
             await eventually(lambda: len(one.log) == len(two.log) == 6)
-
-            async def read(
-                channel: SdsChannel, after: str | None, count: int
-            ) -> list[ChannelMessage]:
-                result: list[ChannelMessage] = []
-                with trio.fail_after(PATIENCE):
-                    async for message in channel.stream(after):
-                        result.append(message)
-                        if len(result) == count:
-                            break
-                return result
 
             first, second = await read(one, None, 6), await read(two, None, 6)
             assert [m.id for m in first] == [m.id for m in second] == [i.id for i in one.log]
@@ -241,64 +269,6 @@ async def test_only_members_with_the_key_can_read() -> None:
 def test_a_sealed_content_is_bound_to_its_place() -> None:
     places = {context_of(*p) for p in [("a", "bc", "d"), ("ab", "c", "d"), ("a", "b", "cd")]}
     assert len(places) == 3
-
-
-async def test_contents_above_the_frame_limit_go_in_pieces(tmp_path: Path) -> None:
-    small = replace(QUICK, max_message=64 * 1024, max_content=600_000)
-    content = bytes(range(256)) * 2000
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        cipher = Sealed(bytes(32))
-        store = SqliteStore(tmp_path / "two.db")
-        async with (
-            channels(nodes[:1], small, cipher=cipher) as (one,),
-            channels(nodes[1:], small, cipher=cipher, store=store) as (two,),
-        ):
-            await subscribed(*nodes)
-            before = await one.send(b"small")
-            receipt = await one.send(content)
-            after = await one.send(b"small again")
-            got = [await next_of(two) for _ in range(3)]
-            assert [m.id for m in got] == [before.id, receipt.id, after.id]
-            assert got[1].content == content
-            assert len(two.log) == 2 + 9
-            for channel in (one, two):
-                shown = await channel.latest(limit=2)
-                assert [m.content for m in shown] == [b"small again", content]
-                assert [m.id for m in await channel.history()] == [m.id for m in got]
-            with trio.fail_after(PATIENCE):
-                await receipt.acknowledged()
-            with pytest.raises(ValueError, match="at most 600000"):
-                await one.send(bytes(600_001))
-        store.close()
-
-
-async def test_pieces_that_are_missing_or_not_its_own_make_a_content_unreadable() -> None:
-    codec = Interop().codec(QUICK, lambda: 10**12)
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with (
-            channels(nodes[:1], bind_sender=False, interop=Interop()) as (one,),
-            trio.open_nursery() as nursery,
-        ):
-            found: list[ContentUnreadable] = []
-            nursery.start_soon(unreadable, one, found)
-            await nodes[1].pubsub.subscribe(TOPIC)
-            await subscribed(*nodes)
-            whole = elsewhere(b"whole by itself", 1)
-            for message in (
-                whole,
-                replace(elsewhere(b"rest", 2), parts=(whole.message_id,)),
-                replace(elsewhere(b"rest", 3), parts=("nobody's",)),
-                elsewhere(b"next", 4),
-            ):
-                await nodes[1].pubsub.publish(TOPIC, codec.encode(message)[0])
-            assert [(await next_of(one)).content for _ in range(2)] == [b"whole by itself", b"next"]
-            assert sorted(f.detail for f in found) == [
-                "1 of 2 pieces are missing",
-                "it names messages as its pieces that are none",
-            ]
-            nursery.cancel_scope.cancel()
 
 
 async def test_a_newcomer_begins_with_a_snapshot_and_streams_what_follows() -> None:

@@ -13,7 +13,7 @@ from episub_router.pb import sds_pb2
 from episub_router.sds.interop import Interop, WireFormat
 from episub_router.sds.interop.bloom import Geometry, JsCodec, RollingFilter, js_filter
 from episub_router.sds.interop.hashing import murmur_js
-from episub_router.sds.protocol.message import HistoryEntry, Kind, Message
+from episub_router.sds.protocol.message import HistoryEntry, Kind, Message, Segment
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire import Codec, SdsWireError
 
@@ -66,8 +66,15 @@ def test_seed_history_round_trip(history: list[str]) -> None:
         content=st.none() | st.binary(max_size=100),
         gaps=st.lists(ids, max_size=5).map(tuple),
         since=st.integers(0, 2**64 - 1),
-        part=st.booleans(),
-        parts=st.lists(ids, max_size=5).map(tuple),
+    )
+    | st.builds(
+        Message,
+        lamport=st.integers(0, 2**64 - 1),
+        channel_id=st.text(max_size=20),
+        content=st.binary(min_size=1, max_size=100),
+        segment=st.builds(
+            Segment, st.binary(min_size=32, max_size=32), st.just(3), st.just(7), st.integers(0, 9)
+        ),
     ),
     st.sampled_from(
         [
@@ -76,7 +83,7 @@ def test_seed_history_round_trip(history: list[str]) -> None:
             {"lamport": 2**64 - 1},
             {"content": b"another"},
             {"causal_history": (HistoryEntry("another"),)},
-            {"parts": ("another",)},
+            {"segment": Segment(bytes(32), 0, 1, 7)},
         ]
     ),
 )

@@ -44,7 +44,7 @@ from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 
 pytestmark = pytest.mark.hosts
 
-MANY = TProtocol("/sds/store/2.0.0")
+MANY = TProtocol("/sds/store/3.0.0")
 WHOLE = AskCompare("", bytes(16), (RangeHash(None, None, 0, b""),))
 
 

@@ -388,7 +388,7 @@ def test_missing_dependencies_are_asked_of_who_referred_to_them_then_of_others()
     assert asks == [fx.AskIds("q", ("gone",))]
     (again,) = of(one.participant.ids_answered("q", ("gone",), None, one.now), fx.AskIds)
     assert again.peer in ("p", "r")  # at once
-    one.participant.ids_failed(again.peer, ("gone",), one.now)
+    one.participant.failed(again, one.now)
     assert of(one.wait(15.0), fx.AskIds)
     found = of(one.take(made("gone"), Way.PULLED), fx.Found)
     assert [f.message_id for f in found] == ["gone"]

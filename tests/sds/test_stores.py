@@ -20,7 +20,7 @@ import pytest
 from episub_router.sds.net.access import channel_of, store_key
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.delivery import TOMBSTONES
-from episub_router.sds.protocol.entry import LogEntry, Restored
+from episub_router.sds.protocol.entry import Key, LogEntry, Restored
 from episub_router.sds.store import (
     Durability,
     MemoryStore,
@@ -50,6 +50,10 @@ def disk(tmp_path: Path) -> Iterator[SqliteStore]:
     store.load("c", "alice", 100)
     yield store
     store.close()
+
+
+def evicted(*places: Key, unread_limit: int = 100) -> fx.Evicted:
+    return fx.Evicted(places, max(places), {"alice": max(places)[0]}, unread_limit)
 
 
 def altered(path: Path, *statements: str) -> None:
@@ -163,7 +167,7 @@ def test_reading_by_id_and_page(store: SqliteStore) -> None:
 def test_eviction_and_consumption(store: SqliteStore) -> None:
     store.commit("c", [logged("a", 1, position=1), logged("b", 2, position=2)])
     store.set_consumed("c", 1)
-    store.commit("c", [fx.Evicted("a", (1, "a"), "alice", 1)])
+    store.commit("c", [evicted((1, "a"))])
     assert (store.consumed("c"), store.gone("c")) == (1, (1, "a"))
     assert [d.position for d in store.deliveries("c", 0, 10)] == [2]
     saved = store.load("c", "alice", 100)
@@ -174,7 +178,7 @@ def test_retention_by_age_and_size(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "s.db", Retention(max_age=1000.0, max_bytes=35))
     store.load("c", "node", 100)
     store.commit("c", [logged(f"m{i}", i, raw=b"x" * 10) for i in range(5)])
-    store.commit("c", [fx.Evicted("m0", (0, "m0"), "alice", 0)])
+    store.commit("c", [evicted((0, "m0"))])
     assert store.count("c") == 5  # a store node's disk keeps what its memory doesn't
     assert store.purge() == {"c": Purged(["m0", "m1"], (1, "m1"))}
     assert store.gone("c") == (1, "m1")
@@ -201,14 +205,17 @@ def test_retention_keeps_only_so_much_that_nobody_reads(store: SqliteStore) -> N
 def test_what_leaves_the_log_unread_is_kept_until_it_is_read(store: SqliteStore) -> None:
     store.commit("c", [logged(f"m{n}", n, position=n) for n in range(1, 6)])
     store.set_consumed("c", 1)
-    store.commit("c", [fx.Evicted(f"m{n}", (n, f"m{n}"), "alice", n) for n in range(1, 5)])
-    assert store.count("c") == 1
-    assert [s.key[1] for s in store.page("c", None, None, 9, 999)[0]] == ["m5"]
+    places = [(n, f"m{n}") for n in range(1, 5)]
+    assert store.count("c") == 5
+    assert store.commit("c", [evicted(*places[:3])]) == 0
+    assert store.count("c") == 4
     assert [d.position for d in store.deliveries("c", 1, 10)] == [2, 3, 4, 5]
-    assert store.trim_unread("c", 2) == 1
+    assert store.commit("c", [evicted(places[3], unread_limit=2)]) == 1
     assert [d.position for d in store.deliveries("c", 1, 10)] == [3, 4, 5]
+    assert [m.key for m in store.load("c", "alice", 100).log] == [(5, "m5")]
     store.set_consumed("c", 4)
     assert [d.position for d in store.deliveries("c", 0, 10)] == [5]
+    assert store.count("c") == 1
     saved = store.load("c", "alice", 100)
     assert (saved.departed, saved.position) == ({"alice": 4}, 5)
 
@@ -226,7 +233,7 @@ def test_positions_never_come_twice(store: SqliteStore) -> None:
     """The last delivery may be the first to leave: a message that was written long ago."""
     store.commit("c", [logged("new", 9, position=1), logged("old", 1, position=2)])
     store.set_consumed("c", 2)
-    store.commit("c", [fx.Evicted("old", (1, "old"), "alice", 1)])
+    store.commit("c", [evicted((1, "old"))])
     saved = store.load("c", "alice", 100)
     assert saved.position == 2
 
@@ -344,7 +351,7 @@ def test_a_damaged_channel_row_costs_nothing_but_deliveries_again(disk: SqliteSt
 
 SMALL_ROWS: list[fx.Change] = [
     fx.JoinedAt(0),
-    *(fx.Evicted(f"m{n}", (n, f"m{n}"), "alice", n) for n in range(5)),
+    fx.Evicted(tuple((n, f"m{n}") for n in range(5)), (4, "m4"), {"alice": 4}, 100),
     *(fx.Tombstone(f"t{n}") for n in range(20)),
     *(fx.AckStored(f"sender {n}", 0, n) for n in range(20, 40)),
 ]
@@ -391,7 +398,7 @@ def test_messages_are_counted_once(disk: SqliteStore) -> None:
     statements: list[str] = []
     connection(disk).set_trace_callback(statements.append)
     disk.commit("c", [logged("m10", 10), logged("m9", 9)])
-    disk.commit("c", [fx.Evicted("m1", (1, "m1"), "alice", 1)])
+    disk.commit("c", [evicted((1, "m1"))])
     assert disk.count("c") == 9
     assert not [each for each in statements if "count(*)" in each]
 
@@ -488,7 +495,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     newer = tmp_path / "newer.db"
     SqliteStore(newer).close()
     altered(newer, "PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="schema version 99, this software reads 5"):
+    with pytest.raises(StoreError, match="schema version 99, this software reads 6"):
         SqliteStore(newer)
 
     torn = tmp_path / "torn.db"

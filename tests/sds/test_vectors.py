@@ -18,7 +18,7 @@ from episub_router.sds.interop.bloom import (
 )
 from episub_router.sds.interop.codec import InteropCodec, WireFormat
 from episub_router.sds.interop.hashing import farm_nim, murmur_js, murmur_nim
-from episub_router.sds.protocol.message import HistoryEntry, Message
+from episub_router.sds.protocol.message import HistoryEntry, Message, Segment
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.repair_times import (
     in_response_group,
@@ -113,8 +113,7 @@ def test_our_own_fields_pass_through_the_schema_of_nim_sds(history: int) -> None
         gaps=("gap",),
         gaps_more=True,
         since=3,
-        part=True,
-        parts=("p",),
+        segment=Segment(bytes(range(32)), 1, 2, 3),
         snapshot=2,
     )
     raw, _ = nim.encode(message)

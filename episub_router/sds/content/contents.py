@@ -6,15 +6,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from Crypto.Hash import keccak
+
 from episub_router.sds.content.messages import ChannelMessage
 from episub_router.sds.protocol.entry import StoredMessage
-from episub_router.sds.protocol.message import Message, MessageId, SenderId
+from episub_router.sds.protocol.message import Message, MessageId, Segment, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.store import StoredDelivery
-from episub_router.sds.wire import Codec
+from episub_router.sds.store import SegmentPlaces, StoredDelivery
+from episub_router.sds.wire import MAX_SEGMENTS, Codec
 
 _SEAL = 4096
 """Bytes by which a cipher may lengthen the largest content."""
+_HEADER = 64
+"""Bytes of a segment besides its payload."""
+_NOTHING: Mapping[MessageId, Message] = {}
 
 
 class ContentCipher(Protocol):
@@ -36,7 +41,11 @@ class UnreadableError(Exception):
 
 
 class Contents:
-    """Of one channel of one topic. `stored` finds messages of the log by id."""
+    """Of one channel of one topic. `stored` finds messages by id, `segments` those of a content.
+
+    What is larger than a message goes in segments (LIP-243), of which the one that came last stands
+    for the whole.
+    """
 
     def __init__(
         self,
@@ -47,12 +56,14 @@ class Contents:
         channel_id: str,
         cipher: ContentCipher | None,
         stored: Callable[[Sequence[MessageId]], Awaitable[list[StoredMessage]]],
+        segments: Callable[[SenderId, Segment], Awaitable[SegmentPlaces]],
     ) -> None:
         self._codec = codec
         self._params = params
         self._place = (topic, channel_id)
         self._cipher = cipher
         self._stored = stored
+        self._segments = segments
 
     def sealed(self, content: bytes, sender: SenderId) -> bytes:
         """As it is sent. Raises ValueError where it's empty or too large."""
@@ -66,15 +77,24 @@ class Contents:
             return content
         return self._cipher.encrypt(content, context_of(*self._place, sender))
 
-    def pieces(self, content: bytes, sender: SenderId) -> list[bytes]:
-        """As it is sent, in pieces where it's larger than one message may be."""
+    def cut(self, content: bytes, sender: SenderId) -> list[tuple[bytes, Segment | None]]:
+        """As it is sent, in segments where it's larger than one message may be."""
         # An eighth is for history and filter: 2,048 heads take 74 kB.
-        sealed, size = self.sealed(content, sender), self._params.max_message * 7 // 8
-        return [sealed[i : i + size] for i in range(0, len(sealed), size)]
+        sealed, size = self.sealed(content, sender), self._params.max_message * 7 // 8 - _HEADER
+        if len(sealed) <= size and not self._codec.segments:
+            return [(sealed, None)]
+        parts = [sealed[i : i + size] for i in range(0, len(sealed), size)]
+        if len(parts) > MAX_SEGMENTS:
+            raise ValueError(f"{len(parts)} segments of {size} bytes, at most {MAX_SEGMENTS}")
+        digest, count, length = _digest(sealed), len(parts), len(sealed)
+        return [(part, Segment(digest, i, count, length)) for i, part in enumerate(parts)]
 
-    async def delivered(self, message: Message, delivery: StoredDelivery) -> ChannelMessage:
-        """A delivery for the application. Raises UnreadableError."""
+    async def delivered(self, message: Message, delivery: StoredDelivery) -> ChannelMessage | None:
+        """A delivery for the application; None for a segment that completes nothing. Raises
+        UnreadableError."""
         content = await self._content(message, delivery.sender_id)
+        if content is None:
+            return None
         return ChannelMessage(
             message.message_id,
             delivery.sender_id,
@@ -85,49 +105,67 @@ class Contents:
         )
 
     async def shown(self, rows: Sequence[StoredMessage]) -> list[ChannelMessage]:
-        """Messages of the log, without pieces of others."""
+        """Messages of the log, or of a peer's, without segments that complete nothing."""
         result = []
         messages = [self._codec.decode(row.raw, row.key[0]) for row in rows]
-        pieces = {m.message_id: m for m in messages if m.part}
+        at_hand = {m.message_id: m for m in messages if m.segment}
         for row, message in zip(rows, messages, strict=True):
-            if message.part or message.snapshot:
+            if message.snapshot:
                 continue
             shown = ChannelMessage(message.message_id, row.sender_id, b"", row.key[0])
             try:
-                content = await self._content(message, row.sender_id, pieces)
-                result.append(replace(shown, content=content))
+                content = await self._content(message, row.sender_id, at_hand)
+                if content is not None:
+                    result.append(replace(shown, content=content))
             except UnreadableError:
                 result.append(replace(shown, readable=False))
         return result
 
     def ephemeral(self, message: Message) -> ChannelMessage:
         """An ephemeral message for the application. Raises UnreadableError."""
+        if message.segment is not None and message.segment.count != 1:
+            raise UnreadableError("an ephemeral message is a part of a content, or no segment")
         content = self.opened(message.content or b"", message.sender_id)
         return ChannelMessage(message.message_id, message.sender_id, content, None)
 
     async def _content(
-        self, message: Message, sender: SenderId, at_hand: Mapping[MessageId, Message] | None = None
-    ) -> bytes:
-        """The content that a message completes. Raises UnreadableError where a piece is missing, or
-        is none of the same sender."""
-        if not message.parts:
+        self, message: Message, sender: SenderId, at_hand: Mapping[MessageId, Message] = _NOTHING
+    ) -> bytes | None:
+        """The content of a message, or the one that it completes; None where there is neither.
+
+        Raises UnreadableError where it ends one of which a segment is missing.
+        """
+        segment = message.segment
+        if segment is None:
             return self.opened(message.content or b"", sender)
-        found = {i: at_hand[i] for i in message.parts if i in at_hand} if at_hand else {}
-        if len(found) < len(message.parts):
-            rows = await self._stored(message.parts)
-            found |= {row.key[1]: self._codec.decode(row.raw) for row in rows}
-        missing = [i for i in message.parts if i not in found]
-        if missing:
-            raise UnreadableError(f"{len(missing)} of {len(message.parts) + 1} pieces are missing")
-        pieces = [found[i] for i in message.parts]
-        if not all(p.part and p.sender_id in ("", sender) for p in pieces):
-            raise UnreadableError("it names messages as its pieces that are none")
-        whole = b"".join(p.content or b"" for p in [*pieces, message])
-        if len(whole) > self._params.max_content + _SEAL:
-            raise UnreadableError(
-                f"{len(whole)} bytes, at most {self._params.max_content} are taken"
-            )
+        if not segment.count or segment.length > self._params.max_content + _SEAL:
+            raise UnreadableError(f"its content is no segment, or one of {segment.length} bytes")
+        found: SegmentPlaces = {
+            other.segment.index: (0, (other.lamport or 0, other.message_id))
+            for other in at_hand.values()
+            if other.segment and other.segment.of == segment.of and other.sender_id in ("", sender)
+        }
+        found |= await self._segments(sender, segment)
+        missing = segment.count - len(found)
+        if missing and segment.index == segment.count - 1:
+            raise UnreadableError(f"{missing} of {segment.count} segments are missing")
+        if missing or max(found.values())[1][1] != message.message_id:
+            return None
+        parts = bytearray()
+        for _, (_, (_, part_id)) in sorted(found.items()):
+            parts += await self._payload(part_id, at_hand)
+            if len(parts) > segment.length:
+                break
+        whole = bytes(parts[: segment.length])
+        if len(whole) < segment.length or _digest(whole) != segment.digest:
+            raise UnreadableError("its segments are not those of the content that they name")
         return self.opened(whole, sender)
+
+    async def _payload(self, message_id: MessageId, at_hand: Mapping[MessageId, Message]) -> bytes:
+        if message_id in at_hand:
+            return at_hand[message_id].content or b""
+        rows = await self._stored([message_id])
+        return b"".join(self._codec.decode(row.raw).content or b"" for row in rows)
 
     def opened(self, data: bytes, sender: SenderId) -> bytes:
         """What was sealed. Raises UnreadableError."""
@@ -143,3 +181,7 @@ def context_of(topic: str, channel_id: str, sender_id: str) -> bytes:
     """Topic, channel and sender, each with its length (4 bytes, big-endian) in front."""
     parts = (topic.encode(), channel_id.encode(), sender_id.encode())
     return b"".join(len(p).to_bytes(4, "big") + p for p in parts)
+
+
+def _digest(content: bytes) -> bytes:
+    return keccak.new(data=content, digest_bits=256).digest()

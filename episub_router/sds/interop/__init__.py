@@ -21,15 +21,17 @@ class Interop:
     size it drops a message.
 
     `history`: entries of a causal history; 2 leave 4 to 16 % of concurrent messages in nobody's.
-    Heads beyond them go into a field that only this implementation reads.
+    Heads beyond them go into a field that only this implementation reads. `segments`: each content
+    is one of LIP-243's segments, as in LIP-173's Reliable Channel.
     """
 
     wire: WireFormat = WireFormat.CURRENT
     filters: FilterCodec = field(default_factory=lambda: js_filter(10_000, 0.001))
     history: int = 10
+    segments: bool = False
 
     def codec(self, params: SdsParams, wall: Callable[[], int]) -> InteropCodec:
-        return InteropCodec(params, self.wire, wall, self.history)
+        return InteropCodec(params, self.wire, wall, self.history, segments=self.segments)
 
     def dialect(self) -> InteropDialect:
         return InteropDialect(self.filters, self.history)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -10,18 +10,20 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId
+from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire.codec import (
     Codec,
     SdsWireError,
     entry_from_pb,
     entry_to_pb,
-    fill_own_fields,
     hash_of,
     is_nim,
     pack_id,
 )
+
+_NIM_ALWAYS = ("message_id", "lamport_timestamp", "channel_id", "content", "bloom_filter")
+"""What nim-sds writes also where it is empty, which means that it isn't there."""
 
 
 class WireFormat(Enum):
@@ -40,43 +42,50 @@ class InteropCodec(Codec):
     the first schema are nearest."""
 
     def __init__(
-        self, params: SdsParams, wire: WireFormat, wall: Callable[[], int], history: int
+        self,
+        params: SdsParams,
+        wire: WireFormat,
+        wall: Callable[[], int],
+        history: int,
+        *,
+        segments: bool = False,
     ) -> None:
         super().__init__(params)
+        self.segments = segments
         self._history = history
         self._wire = wire
         self._wall = wall
 
-    def encode(self, message: Message) -> tuple[bytes, MessageId]:
-        """The message in the configured schema.
+    def _written(self, pb: sds_pb2.SdsMessage, message: Message) -> bytes:
+        """In the configured schema.
 
         The seed's schema has neither sender nor repair request, its history is bare ids, and
         its clock keeps the low 32 bits, as two's complement.
         """
-        seed = self._wire is WireFormat.SEED
-        entries: Iterable[HistoryEntry] = message.causal_history[: self._history]
-        more = message.causal_history[self._history :]
-        pb = sds_pb2.SdsMessage(
-            message_id=message.message_id,
-            channel_id=message.channel_id,
-            bloom_filter=message.bloom_filter,
-            content=message.content,
-            history=[pack_id(e.message_id) for e in more],
-        )
-        fill_own_fields(pb, message)
-        if message.lamport is not None:
-            pb.lamport_timestamp = _as_int32(message.lamport) if seed else message.lamport
-        if seed:
+        entries = message.causal_history[: self._history]
+        pb.message_id = message.message_id
+        pb.history.extend(pack_id(e.message_id) for e in message.causal_history[self._history :])
+        if message.bloom_filter is not None:
+            pb.bloom_filter = message.bloom_filter
+        if self._wire is WireFormat.SEED:
+            pb.ClearField("sender_id")
+            pb.ClearField("repair_request")
             pb.causal_history.extend(e.message_id.encode() for e in entries)
-        else:
-            pb.sender_id = message.sender_id
-            requests: Iterable[HistoryEntry] = message.repair_request
-            if self._wire is WireFormat.NIM:  # which writes no empty parts of entries
-                entries, requests = map(_short, entries), map(_short, requests)
-            pb.causal_history.extend(entry_to_pb(e).SerializeToString() for e in entries)
-            pb.repair_request.extend(map(entry_to_pb, requests))
-        raw = (_to_nim(pb) if self._wire is WireFormat.NIM else pb).SerializeToString()
-        return raw, message.message_id or hash_of(raw)
+            if message.lamport is not None:
+                pb.lamport_timestamp = _as_int32(message.lamport)
+            return pb.SerializeToString()
+        if self._wire is WireFormat.NIM:
+            entries = tuple(map(_short, entries))
+            del pb.repair_request[:]
+            pb.repair_request.extend(entry_to_pb(_short(e)) for e in message.repair_request)
+        pb.causal_history.extend(entry_to_pb(e).SerializeToString() for e in entries)
+        if self._wire is not WireFormat.NIM:
+            return pb.SerializeToString()
+        nim = sds_pb2.NimSdsMessage()
+        _copy_fields(pb, nim)
+        for name in _NIM_ALWAYS:
+            setattr(nim, name, getattr(pb, name))
+        return nim.SerializeToString()
 
     def decode(self, data: bytes, near: int | None = None) -> Message:
         pb = self._parse(data)
@@ -121,47 +130,29 @@ def _short(entry: HistoryEntry) -> HistoryEntry:
     )
 
 
-def _to_nim(pb: sds_pb2.SdsMessage) -> sds_pb2.NimSdsMessage:
-    """The same in nim-sds's schema, which has a value for each of its scalars."""
-    nim = sds_pb2.NimSdsMessage(
-        message_id=pb.message_id,
-        lamport_timestamp=pb.lamport_timestamp,
-        causal_history=pb.causal_history,
-        channel_id=pb.channel_id,
-        content=pb.content,
-        bloom_filter=pb.bloom_filter,
-        sender_id=pb.sender_id or None,
-        repair_request=pb.repair_request,
-    )
-    _copy_own(pb, nim)
-    return nim
-
-
 def _from_nim(data: bytes) -> bytes:
     """The same in the current schema."""
     try:
         nim = sds_pb2.NimSdsMessage.FromString(data)
     except DecodeError as error:
         raise SdsWireError("malformed", str(error)) from error
-    pb = sds_pb2.SdsMessage(
-        sender_id=nim.sender_id,
-        message_id=nim.message_id,
-        channel_id=nim.channel_id,
-        lamport_timestamp=nim.lamport_timestamp or None,
-        causal_history=nim.causal_history,
-        bloom_filter=nim.bloom_filter or None,
-        repair_request=nim.repair_request,
-        content=nim.content or None,
-    )
-    _copy_own(nim, pb)
+    pb = sds_pb2.SdsMessage()
+    for name in _NIM_ALWAYS:
+        if not getattr(nim, name):
+            nim.ClearField(name)
+    _copy_fields(nim, pb)
     return pb.SerializeToString()
 
 
-def _copy_own(source: Any, target: Any) -> None:
-    for field in ("history", "gaps", "parts"):
-        getattr(target, field).extend(getattr(source, field))
-    for field in ("gaps_more", "since", "part", "snapshot"):
-        setattr(target, field, getattr(source, field))
+def _copy_fields(source: Any, target: Any) -> None:
+    """What is set in one schema to the fields of the same name in the other."""
+    for field, value in source.ListFields():
+        if field.is_repeated:
+            getattr(target, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            setattr(target, field.name, value)
 
 
 def _parse_entry(data: bytes) -> HistoryEntry | None:

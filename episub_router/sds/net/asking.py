@@ -75,7 +75,7 @@ class Asker:
             return
         if isinstance(response, ExchangeError):
             self._counts["ask-failed"] += 1
-            await self._act(lambda participant, now: failed(participant, effect, now))
+            await self._act(lambda participant, now: participant.failed(effect, now))
             return
         try:
             await self._check_room()
@@ -189,8 +189,7 @@ def answered(
             return effects + _ids_answered(participant, peer, ids, had, response, now)
         case fx.AskCompare(peer=peer):
             if response.comparison is None:
-                participant.compare_failed(peer, now)
-                return effects
+                return effects + participant.failed(effect, now)
             return effects + participant.compared(peer, response.comparison, now)
         case fx.AskRange(peer=peer, ids_only=ids_only):
             keys = tuple(i.key for i in response.items) if ids_only else ()
@@ -222,15 +221,6 @@ def _accepted(
     if isinstance(effect, fx.AskIds):
         return [r for r in found if r.message.message_id in effect.ids]
     return found
-
-
-def failed(participant: Participant, effect: fx.Ask, now: float) -> list[Effect]:
-    """There was no usable answer."""
-    if isinstance(effect, fx.AskIds):
-        participant.ids_failed(effect.peer, effect.ids, now)
-    else:
-        participant.compare_failed(effect.peer, now)
-    return []
 
 
 def _ids_answered(

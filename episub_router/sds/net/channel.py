@@ -243,8 +243,7 @@ class SdsChannel:
         To be folded into a state: keep `message.cursor` with it, and start there again, so that
         each message counts once. What comes after others that it belongs before is `late`, so that
         the state can be made again, or patched. With `hold` (s) a message waits until its clock is
-        so far behind our time of day, by which time most have come. What left the log unread is
-        missing here.
+        so far behind our time of day, by which time most have come.
         """
         driver, cursor = self._driver, Cursor.read(after)
         while True:
@@ -269,16 +268,7 @@ class SdsChannel:
 
         `before`: only those before this place. Costs no more for a long log than for a short one.
         """
-        place = _place(before)
-        result: list[ChannelMessage] = []
-        while len(result) < limit:
-            places = self._driver.participant.log.before(place, limit - len(result))
-            if not places:
-                break
-            place = places[-1]
-            ids = [message_id for _, message_id in places]
-            result += await self._driver.contents.shown(await self._driver.stored(ids))
-        return result
+        return await self._page(None, _place(before), limit, newest_first=True)
 
     async def done(self, position: int) -> None:
         """The application is done with all deliveries up to `position`."""
@@ -314,15 +304,25 @@ class SdsChannel:
 
         Also those that the store keeps beyond `log_limit`.
         """
-        driver, place, more = self._driver, _place(after), True
+        return await self._page(_place(after), None, limit)
+
+    async def _page(
+        self, after: Key | None, before: Key | None, limit: int, *, newest_first: bool = False
+    ) -> list[ChannelMessage]:
+        driver, more = self._driver, True
         result: list[ChannelMessage] = []
         while more and len(result) < limit:
-            items = limit - len(result)
-            size = items * driver.params.max_message
-            stored, more = await driver.of_store(SqliteStore.page, place, None, items, size)
-            place = stored[-1].key if stored else place
-            result += await driver.contents.shown(stored)
-        return result
+            items = limit - len(result) + 1  # `before` itself may be there
+            size = 2 * items * driver.params.max_message  # with proofs
+            stored, more = await driver.of_store(
+                SqliteStore.page, after, before, items, size, newest_first=newest_first
+            )
+            result += await driver.contents.shown([s for s in stored if s.key != before])
+            if newest_first:
+                before = stored[-1].key if stored else before
+            else:
+                after = stored[-1].key if stored else after
+        return result[:limit]
 
     async def older(
         self, before: LogItem | ChannelMessage | None = None, limit: int = _PAGE
@@ -402,9 +402,12 @@ class SdsChannel:
                 if found:
                     after, sender = found[0].position, found[0].sender_id
                     message = driver.codec.decode(found[0].raw)
-                    if message.part or message.snapshot:
-                        continue  # of which another one has the content, or nobody
-                    return await driver.contents.delivered(message, found[0])
+                    if message.snapshot:
+                        continue
+                    delivered = await driver.contents.delivered(message, found[0])
+                    if delivered is not None:
+                        return delivered
+                    continue
             except UnreadableError as error:
                 driver.counts["unreadable"] += 1
                 by = sender or message.sender_id

@@ -30,10 +30,16 @@ from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import Key, StoredMessage
-from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage
+from episub_router.sds.protocol.message import (
+    Message,
+    MessageId,
+    ReceivedMessage,
+    Segment,
+    SenderId,
+)
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.store import SqliteStore, StoreFullError
+from episub_router.sds.store import SegmentPlaces, SqliteStore, StoreFullError
 from episub_router.sds.wire import Codec, attach_origin
 
 P = ParamSpec("P")
@@ -46,8 +52,6 @@ _ALONE = 1.0
 """Seconds between two looks of a `send` that waits at whether somebody is still there."""
 _FULL_PAUSE = 1.0
 """Seconds until it is tried again to store something on a full disk."""
-TRIM_EVERY = 256
-"""Evictions between two looks at what the application hasn't read."""
 
 ChannelEvent = fx.Notice | Rejected | Damaged | ContentUnreadable
 
@@ -97,7 +101,6 @@ class ChannelDriver:
         self._peers: dict[ID, None] = {}
         self._full = False
         """Whether the store had no room at the last commit."""
-        self._evictions = 0
         self.events: EventFeed[ChannelEvent] = EventFeed(self.counts)
         self.tell = self.events.tell
         self._intake = Intake(topic_name, self.codec, bind_sender=bind_sender)
@@ -122,6 +125,7 @@ class ChannelDriver:
             channel_id=channel_id,
             cipher=cipher,
             stored=self.stored,
+            segments=self._segments,
         )
         trace = getattr(pubsub, "trace", None)
         self._trace = trace and ChannelTrace(trace, topic_name, channel_id, sender_id)
@@ -198,7 +202,7 @@ class ChannelDriver:
 
         Waits while `outgoing_limit` messages are unacknowledged and somebody is there.
         """
-        pieces = self.contents.pieces(content, self.sender_id)
+        parts = self.contents.cut(content, self.sender_id)
         while True:
             while self.participant.must_wait(self._now()):
                 with trio.move_on_after(_ALONE):  # that all are gone is no event
@@ -206,26 +210,20 @@ class ChannelDriver:
             async with self._lock:  # which others that wait may have had before
                 if not self.participant.must_wait(self._now()):
                     await self._check_room()
-                    return await self._send(pieces)
+                    return await self._send(parts)
 
-    async def _send(self, pieces: Sequence[bytes]) -> MessageId:
+    async def _send(self, parts: Sequence[tuple[bytes, Segment | None]]) -> MessageId:
         try:
             effects: list[Effect] = []
-            ids: list[MessageId] = []
-            for number, piece in enumerate(pieces, 1):
-                last = number == len(pieces)
-                parts = tuple(ids) if last else ()
-                piece_id, more = self.participant.send(
-                    piece, self._now(), part=not last, parts=parts
-                )
-                ids.append(piece_id)
+            for part, segment in parts:
+                message_id, more = self.participant.send(part, self._now(), segment=segment)
                 effects += more
         except Exception:
-            if len(pieces) > 1:
+            if len(parts) > 1:
                 await self._go_back()
             raise
         await self._carry_out(effects)
-        return ids[-1]
+        return message_id
 
     async def drain(self) -> None:
         """Wait until all is published, and every message of ours acknowledged or expired."""
@@ -252,8 +250,10 @@ class ChannelDriver:
             await self._outbox.flush()
 
     async def send_ephemeral(self, content: bytes) -> None:
-        sealed = self.contents.sealed(content, self.sender_id)
-        await self.act(lambda participant, now: participant.send_ephemeral(sealed))
+        (part, segment), *more = self.contents.cut(content, self.sender_id)
+        if more:
+            raise ValueError(f"an ephemeral message has one segment, not {1 + len(more)}")
+        await self.act(lambda participant, now: participant.send_ephemeral(part, segment))
 
     # Snapshots
 
@@ -339,7 +339,8 @@ class ChannelDriver:
             changes = [e for e in effects if isinstance(e, fx.Change)]
             if changes:
                 try:
-                    await self.of_store(SqliteStore.commit, changes)
+                    dropped = await self.of_store(SqliteStore.commit, changes)
+                    say_dropped(dropped, self.counts, self.tell)
                 except StoreFullError:
                     self._full = True
                     await self._go_back()
@@ -371,18 +372,12 @@ class ChannelDriver:
                     self.tell(effect)
                 case fx.Logged(outgoing=True) | fx.JoinedAt():
                     delivered = True
-                case fx.Evicted():
-                    self._evictions += 1
                 case _:
                     if not isinstance(effect, fx.Change):
                         self.tell(effect)
         if delivered:
             self._change()
         self._wake.set()
-        if self._evictions >= TRIM_EVERY:
-            self._evictions = 0
-            dropped = await self.of_store(SqliteStore.trim_unread, self.params.unread_limit)
-            say_dropped(dropped, self.counts, self.tell)
 
     async def _check_room(self) -> None:
         """Raises StoreFullError where the store was full and still is: to go back to what is stored
@@ -417,8 +412,11 @@ class ChannelDriver:
             self._change()
 
     async def stored(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
-        """Those of the messages that are logged, or that the application hasn't had."""
-        return await self.of_store(SqliteStore.get, ids, unread=True)
+        """Those of the messages that there are."""
+        return await self.of_store(SqliteStore.get, ids)
+
+    async def _segments(self, sender: SenderId, segment: Segment) -> SegmentPlaces:
+        return await self.of_store(SqliteStore.segments, sender, segment)
 
     async def _republish(self, message_id: MessageId) -> None:
         for stored in await self.stored([message_id]):

@@ -34,7 +34,7 @@ class ChannelTrace:
                 messageID=message.message_id,
                 purpose=purpose.value,
                 lamport=message.lamport,
-                causalHistory=_history(message),
+                causalHistory=message.history_ids,
                 size=size,
             )
         )
@@ -66,7 +66,7 @@ class ChannelTrace:
                 messageID=message.message_id,
                 sender=message.sender_id,
                 lamport=message.lamport,
-                causalHistory=_history(message),
+                causalHistory=message.history_ids,
                 size=len(message.content or b""),
                 **more,
             )
@@ -74,7 +74,3 @@ class ChannelTrace:
 
     def _tell(self, **what: Any) -> None:
         self._trace.sds(TraceEvent.Sds(**self._where, **what))
-
-
-def _history(message: Message) -> list[str]:
-    return message.history_ids

@@ -18,6 +18,8 @@ from episub_router.util.bounded import put_last
 
 TOMBSTONES = 10_000
 """Ids given up as lost that are kept in mind (chosen)."""
+_EVICTIONS = 4096
+"""The part of a full log that is evicted at once, so that it is written at once (chosen)."""
 
 
 class Tombstones:
@@ -127,13 +129,21 @@ class CausalDelivery:
             self.deliver(waiting, effects)
 
     def evict(self) -> list[Effect]:
-        """Keep the log within its limit."""
-        effects: list[Effect] = []
-        while len(self._log) > self._params.log_limit:
-            message_id, entry = self._log.evict()
-            sender = entry.sender_id if entry.sender_id in self._log.departed else ""
-            effects.append(fx.Evicted(message_id, self._log.floor, sender, entry.lamport))
-        return effects
+        """Keep the log within its limit. From a large one some messages go together."""
+        log, params = self._log, self._params
+        if len(log) <= params.log_limit:
+            return []
+        least = params.log_limit - params.log_limit // _EVICTIONS
+        gone = [log.evict() for _ in range(len(log) - least)]
+        senders = dict.fromkeys(e.sender_id for _, e in gone if e.sender_id in log.departed)
+        return [
+            fx.Evicted(
+                tuple((entry.lamport, message_id) for message_id, entry in gone),
+                log.floor,
+                {sender: log.departed[sender] for sender in senders},
+                params.unread_limit,
+            )
+        ]
 
     def _deliver_one(self, waiting: Waiting, effects: list[Effect]) -> None:
         message = waiting.message
@@ -161,6 +171,7 @@ class CausalDelivery:
                 position,
                 missing,
                 outgoing=False,
+                segment=message.segment,
             )
         )
         if not again:

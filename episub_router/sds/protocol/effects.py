@@ -6,12 +6,13 @@ effect of that call is carried out: what the network or the application has seen
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
 from episub_router.sds.protocol.entry import Key, LogEntry, RangeHash
-from episub_router.sds.protocol.message import Message, MessageId, SenderId
+from episub_router.sds.protocol.message import Message, MessageId, Segment, SenderId
 
 PeerRef: TypeAlias = str
 """A peer that can be asked over a direct stream; on libp2p its peer id in base58."""
@@ -67,6 +68,7 @@ class Logged:
     position: int
     missing: tuple[MessageId, ...]
     outgoing: bool
+    segment: Segment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +94,16 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """`message_id`, of this sender and clock, has left the log, whose floor is now `floor`.
+    """These messages have left the log, whose floor is now `floor`.
 
-    It stays where the application hasn't had it yet. The sender is empty where there are too
-    many to keep in mind.
+    They stay where the application hasn't had them yet, at most `unread_limit` of such. `departed`:
+    the highest clock of a sender's messages that have left, as far as it is kept in mind.
     """
 
-    message_id: MessageId
+    places: tuple[Key, ...]
     floor: Key | None
-    sender_id: SenderId
-    lamport: int
+    departed: Mapping[SenderId, int]
+    unread_limit: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,11 +174,6 @@ class Log:
         """How many messages come before this place."""
         return bisect_left(self._keys, key, self._front) - self._front
 
-    def before(self, key: Key | None, count: int) -> list[Key]:
-        """The last `count` places before `key`, descending; None is after the last."""
-        high = bisect_left(self._keys, key, self._front) if key else len(self._keys)
-        return self._keys[max(self._front, high - count) : high][::-1]
-
     def places(self, after: Key | None = None, until: Key | None = None) -> list[Key]:
         """The places with after < key <= until, ascending."""
         low, high = self._bounds(after, until)

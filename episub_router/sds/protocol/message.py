@@ -10,8 +10,6 @@ MessageId: TypeAlias = str
 SenderId: TypeAlias = str
 
 MAX_LAMPORT = 2**64 - 1
-MAX_PARTS = 256
-"""Pieces of one content besides the last (chosen): 128 MiB in pieces of 512 KiB."""
 
 
 class Kind(Enum):
@@ -34,6 +32,25 @@ class HistoryEntry:
     sender_id: SenderId | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Which part of a larger content a message has (LIP-243).
+
+    `digest` is the Keccak-256 of the whole, which has `length` bytes in `count` parts. A count of 0
+    is that of a content that should be a segment and is none.
+    """
+
+    digest: bytes = b""
+    index: int = 0
+    count: int = 0
+    length: int = 0
+
+    @property
+    def of(self) -> bytes:
+        """What all segments of one content have in common."""
+        return self.digest + self.count.to_bytes(4, "big") + self.length.to_bytes(4, "big")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of a channel. `lamport` is in milliseconds of Unix time, or a bare count.
@@ -54,10 +71,8 @@ class Message:
     gaps_more: bool = False
     since: int = 0
     """The sender joined late: it has nothing whose clock is not above this."""
-    part: bool = False
-    """A piece of a larger content, which a later message completes."""
-    parts: tuple[MessageId, ...] = ()
-    """The pieces that precede this content, in order."""
+    segment: Segment | None = None
+    """The content is a part of a larger one."""
     snapshot: int = 0
     """The content is the sha256 of what an application made of all messages up to this clock."""
 

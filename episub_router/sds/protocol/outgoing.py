@@ -138,28 +138,20 @@ class Outgoing:
             return []
         if known and lacks <= since:
             after = min(after, since)
-        self.forget_oldest(sender)
+        if known is None and len(self._acks) >= MEMBERS:
+            del self._acks[next(iter(self._acks))]
         self._acks[sender] = (after, own_seen)
         effects: list[Effect] = [AckStored(sender, after, own_seen)]
         old_after, old_until = known or (0, 0)
         for own in self._tracked.values():
             if after < own.clock <= own_seen and not old_after < own.clock <= old_until:
-                self.acknowledge(own, sender, effects)
+                own.acks += 1
+                effects.append(Acknowledged(own.message_id, sender))
+                if own.acks >= self._params.ack_quorum:
+                    own.status = AckStatus.ACKNOWLEDGED
+                    if own.message_id in self._buffer:
+                        self._leave(own, effects)
         return effects
-
-    def forget_oldest(self, sender: SenderId) -> None:
-        """Make room for what `sender` has."""
-        if sender not in self._acks and len(self._acks) >= MEMBERS:
-            del self._acks[next(iter(self._acks))]
-
-    def acknowledge(self, own: Own, sender: SenderId, effects: list[Effect]) -> None:
-        """`sender` has a message."""
-        own.acks += 1
-        effects.append(Acknowledged(own.message_id, sender))
-        if own.acks >= self._params.ack_quorum:
-            own.status = AckStatus.ACKNOWLEDGED
-            if own.message_id in self._buffer:
-                self._leave(own, effects)
 
     def defer(self, message_id: MessageId, at: Time) -> None:
         """Resend a message not before `at`."""

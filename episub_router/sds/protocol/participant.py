@@ -26,6 +26,7 @@ from episub_router.sds.protocol.message import (
     Message,
     MessageId,
     ReceivedMessage,
+    Segment,
     SenderId,
     Way,
 )
@@ -125,11 +126,10 @@ class Participant:
         content: bytes,
         now: Time,
         *,
-        part: bool = False,
-        parts: tuple[MessageId, ...] = (),
+        segment: Segment | None = None,
         snapshot: int = 0,
     ) -> tuple[MessageId, list[Effect]]:
-        """A new message. `part`: a piece of a content, which a later one with all `parts` ends.
+        """A new message. `segment`: the part of a larger content that this is.
 
         Raises ValueError where it's empty or larger than a message may be, and ClockAheadError
         where our clock is so far ahead that nobody would take it.
@@ -149,8 +149,7 @@ class Participant:
             draft,
             message_id=self._dialect.name(self.me, self.channel_id, lamport, content),
             content=content,
-            part=part,
-            parts=parts,
+            segment=segment,
             snapshot=snapshot,
         )
         raw, new_id = self._fitting(draft)
@@ -161,7 +160,7 @@ class Participant:
         self._dialect.delivered(new_id)
         effects: list[Effect] = [
             fx.ClockSet(lamport),
-            fx.Logged(new_id, entry, raw, self._prove(raw), 0, (), outgoing=True),
+            fx.Logged(new_id, entry, raw, self._prove(raw), 0, (), True, segment),
             fx.BroadcastBytes(new_id, raw, Purpose.CONTENT),
         ]
         effects += self.outgoing.add(new_id, raw, lamport, now)
@@ -174,13 +173,17 @@ class Participant:
         should wait."""
         return self.outgoing.full and self.group.anybody(now)
 
-    def send_ephemeral(self, content: bytes) -> list[Effect]:
+    def send_ephemeral(self, content: bytes, segment: Segment | None = None) -> list[Effect]:
         """A message without any guarantee. Raises ValueError like `send`."""
         if not content:
             raise ValueError("an ephemeral message needs content")
         nonce = f"{self._rng.getrandbits(64):016x}"
         draft = Message(
-            message_id=nonce, channel_id=self.channel_id, sender_id=self.me, content=content
+            message_id=nonce,
+            channel_id=self.channel_id,
+            sender_id=self.me,
+            content=content,
+            segment=segment,
         )
         raw, new_id = self._fitting(draft)
         return [fx.BroadcastBytes(new_id, raw, Purpose.EPHEMERAL)]
@@ -443,10 +446,14 @@ class Participant:
         self.wants.not_had(peer, unknown, now, wall=wall, gone=gone, since=self.log.since)
         return self.poll(now)
 
-    def ids_failed(self, peer: PeerRef, asked: tuple[MessageId, ...], now: Time) -> None:
-        """`AskIds` got no usable answer."""
-        self.peers.failed(peer, now)
-        self.wants.failed(asked, now)
+    def failed(self, ask: fx.Ask, now: Time) -> list[Effect]:
+        """There was no usable answer."""
+        self.peers.failed(ask.peer, now)
+        if isinstance(ask, fx.AskIds):
+            self.wants.failed(ask.ids, now)
+        else:
+            self._catchup.failed(ask.peer, now)
+        return []
 
     def compared(self, peer: PeerRef, answer: LogComparison, now: Time) -> list[Effect]:
         """`peer` has answered `AskCompare`."""
@@ -467,11 +474,6 @@ class Participant:
             effects += self._look_for(ids, peer, now)
         effects += self._catchup.range_answered(peer, ids, more, now)
         return effects + self.poll(now)
-
-    def compare_failed(self, peer: PeerRef, now: Time) -> None:
-        """`AskCompare` or `AskRange` got no usable answer."""
-        self.peers.failed(peer, now)
-        self._catchup.failed(peer, now)
 
     # Time
 

@@ -2,12 +2,19 @@
 
 from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
 from episub_router.sds.store.sqlite_file import Durability
-from episub_router.sds.store.values import Retention, StoredDelivery, StoreError, StoreFullError
+from episub_router.sds.store.values import (
+    Retention,
+    SegmentPlaces,
+    StoredDelivery,
+    StoreError,
+    StoreFullError,
+)
 
 __all__ = [
     "Durability",
     "MemoryStore",
     "Retention",
+    "SegmentPlaces",
     "SqliteStore",
     "StoreError",
     "StoreFullError",

@@ -17,12 +17,13 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.delivery import TOMBSTONES
 from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
 from episub_router.sds.protocol.group import MEMBERS
-from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId
+from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, Segment, SenderId
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
 from episub_router.sds.store.values import (
     Following,
     Purged,
     Retention,
+    SegmentPlaces,
     StoredDelivery,
     StoreError,
     first_that_fit,
@@ -42,8 +43,6 @@ _NOT_KEPT = (
 """What the application is done with, or is beyond the newest so many deliveries."""
 _GONE = "channel, lamport, id, sender, position"
 """What is reported of a message that is purged."""
-_BATCH = 256
-"""Evictions that are written together. Those that a crash takes are made again, or are none."""
 
 
 class SqliteStore:
@@ -69,11 +68,9 @@ class SqliteStore:
         self.retention = retention
         self._db = open_file(self.path, durability)
         self._counts: Counter[str] = Counter()
-        """By channel that was asked for it, how many messages it has that aren't evicted."""
+        """By channel that was asked for it, how many messages it has."""
         self._aged = -math.inf
         """Up to when the last purge found what was received too old."""
-        self._evicted: dict[str, list[fx.Evicted]] = {}
-        """Evictions to be written."""
 
     def load(self, channel_id: str, owner: str, limit: int) -> Restored | None:
         """The channel's state with at most `limit` messages of its log; None if it is new.
@@ -82,7 +79,6 @@ class SqliteStore:
         participants with one state would use one clock twice.
         """
         with self._transaction() as db:
-            self._write_evictions(db, channel_id)
             row = db.execute(
                 f"SELECT {_CHANNEL}, sum FROM channel WHERE id = ?", (channel_id,)
             ).fetchone()
@@ -181,17 +177,20 @@ class SqliteStore:
         """The channels that have been loaded at some time."""
         return [r[0] for r in self._db.execute("SELECT id FROM channel ORDER BY rowid")]
 
-    def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
-        """Apply all changes or, if the process dies, none."""
+    def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> int:
+        """Apply all changes or, if the process dies, none. Returns how many deliveries went that
+        the application hasn't had."""
         now = time.time()
         kinds = {type(change) for change in changes}
+        unread = 0
         try:
             with self._transaction() as db:
                 for change in changes:
-                    self._apply(db, channel_id, change, now)
-                if fx.Evicted in kinds and len(self._evicted.get(channel_id, ())) >= _BATCH:
-                    self._write_evictions(db, channel_id)
-                if fx.ClockSet in kinds or fx.JoinedAt in kinds:
+                    if not isinstance(change, fx.Evicted):
+                        self._apply(db, channel_id, change, now)
+                    elif self.retention is None:
+                        unread += self._evict(db, channel_id, change)
+                if kinds & {fx.ClockSet, fx.JoinedAt, fx.Evicted}:
                     _sum_channel(db, channel_id)
                 if fx.Tombstone in kinds:
                     _trim(db, channel_id, "lost", TOMBSTONES)
@@ -200,6 +199,7 @@ class SqliteStore:
         except BaseException:
             self._counts.pop(channel_id, None)
             raise
+        return unread
 
     def _apply(self, db: sqlite3.Connection, channel: str, change: fx.Change, now: float) -> None:
         match change:
@@ -220,6 +220,11 @@ class SqliteStore:
                     (*row, _message_sum(row), int(change.outgoing), now),
                 ).rowcount
                 self._counted(channel, added)
+                if change.segment is not None and change.segment.count:
+                    db.execute(  # the first of each is the one that counts
+                        "UPDATE OR IGNORE message SET segment = ? WHERE channel = ? AND id = ?",
+                        (_number_of(change.segment), channel, message_id),
+                    )
                 if not change.outgoing:
                     db.execute(
                         "DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?",
@@ -253,24 +258,12 @@ class SqliteStore:
                 )
             case fx.AckStored(by=by, after=after, until=until):
                 _note(db, channel, "ack", by, after - SIGN, until - SIGN)
-            case fx.Evicted():
-                if self.retention is None:
-                    self._evicted.setdefault(channel, []).append(change)
 
     def get(
-        self,
-        channel_id: str,
-        ids: Iterable[MessageId],
-        size: int | None = None,
-        *,
-        unread: bool = False,
+        self, channel_id: str, ids: Iterable[MessageId], size: int | None = None
     ) -> list[StoredMessage]:
-        """Those of the messages that are logged; the first of them, up to `size` bytes.
-
-        `unread`: also those that have left the log, and that the application hasn't had.
-        """
-        self._settle_evictions(channel_id)
-        where = f"channel = ? AND id = ? AND evicted <= {int(unread)}"
+        """Those of the messages that there are; the first of them, up to `size` bytes."""
+        where = "channel = ? AND id = ?"
         found = (
             stored
             for message_id in dict.fromkeys(ids)
@@ -279,9 +272,8 @@ class SqliteStore:
         return list(found) if size is None else first_that_fit(found, -1, size)[0]
 
     def lacked(self, channel_id: str, ids: Iterable[MessageId]) -> list[MessageId]:
-        """Those of the messages that aren't logged."""
-        self._settle_evictions(channel_id)
-        known = "SELECT 1 FROM message WHERE channel = ? AND id = ? AND evicted = 0"
+        """Those of the messages that aren't there."""
+        known = "SELECT 1 FROM message WHERE channel = ? AND id = ?"
         with named_errors(self.path):
             return [i for i in ids if not self._db.execute(known, (channel_id, i)).fetchone()]
 
@@ -301,8 +293,7 @@ class SqliteStore:
         `newest_first`: the last of them, descending. `ids_only`: without their bytes.
         At most `items`, and with their proofs `size` bytes unless the first alone is larger.
         """
-        self._settle_evictions(channel_id)
-        where = "channel = ? AND evicted = 0"
+        where = "channel = ?"
         values: list[str | int] = [channel_id]
         if after is not None:
             where += " AND (lamport, id) > (?, ?)"
@@ -338,7 +329,7 @@ class SqliteStore:
         if late is not None and place is not None:
             return Following(late[1], True, late[0])
         found = self._found(
-            "message WHERE channel = ? AND evicted = 0 AND (lamport, id) > (?, ?) AND lamport <= ? "
+            "message WHERE channel = ? AND (lamport, id) > (?, ?) AND lamport <= ? "
             "ORDER BY lamport, id LIMIT 1",
             (channel_id, *at, min(limit, MAX_LAMPORT) - SIGN),
         )
@@ -362,6 +353,16 @@ class SqliteStore:
                 f"{self.path}: delivery {row[6]} is damaged; opened again, it is repaired"
             )
 
+    def segments(self, channel_id: str, sender: SenderId, segment: Segment) -> SegmentPlaces:
+        """The segments of the same content that there are."""
+        with named_errors(self.path):
+            found = self._db.execute(
+                "SELECT segment, lamport, id, position FROM message WHERE channel = ? "
+                "AND sender = ? AND segment >= ? AND segment < ?",
+                (channel_id, sender, segment.of, segment.of + b"\xff"),
+            ).fetchall()
+        return {int.from_bytes(r[0][-4:], "big"): (r[3], (r[1] + SIGN, r[2])) for r in found}
+
     def snapshots(self, channel_id: str) -> list[fx.SnapshotKept]:
         """The newest two snapshots, newest first."""
         with named_errors(self.path):
@@ -383,17 +384,15 @@ class SqliteStore:
         return found
 
     def count(self, channel_id: str) -> int:
-        """How many messages are logged."""
-        self._settle_evictions(channel_id)
+        """How many messages there are."""
         if channel_id not in self._counts:
             self._counts[channel_id] = self._number(
-                "SELECT count(*) FROM message WHERE channel = ? AND evicted = 0", channel_id
+                "SELECT count(*) FROM message WHERE channel = ?", channel_id
             )
         return self._counts[channel_id]
 
     def gone(self, channel_id: str) -> Key | None:
         """Up to where messages may have been removed; None if none was."""
-        self._settle_evictions(channel_id)
         with named_errors(self.path):
             row = self._db.execute(
                 "SELECT gone_lamport, gone_id FROM channel WHERE id = ?", (channel_id,)
@@ -424,10 +423,11 @@ class SqliteStore:
         with self._transaction() as db:
             db.execute("UPDATE channel SET consumed = ? WHERE id = ?", (position, channel_id))
             _sum_channel(db, channel_id)
-            db.execute(
+            removed = db.execute(
                 "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= ?",
                 (channel_id, position),
-            )
+            ).rowcount
+            self._counted(channel_id, -removed)
 
     def offer(self, channel_id: str, position: int) -> int:
         """The delivery at `position` is handed to the application, for the how-many-th time."""
@@ -438,17 +438,6 @@ class SqliteStore:
                 (position, position, channel_id),
             )
             return self._number("SELECT offers FROM channel WHERE id = ?", channel_id)
-
-    def trim_unread(self, channel_id: str, limit: int) -> int:
-        """Keep at most `limit` deliveries that left the log unread; returns how many went."""
-        self._settle_evictions(channel_id)
-        with self._transaction() as db:
-            return db.execute(
-                "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= "
-                "(SELECT position FROM message WHERE channel = ? AND evicted = 1 "
-                "ORDER BY position DESC LIMIT 1 OFFSET ?)",
-                (channel_id, channel_id, limit),
-            ).rowcount
 
     def purge(self, unread_limit: int | None = None) -> dict[str, Purged]:
         """Remove what `retention` doesn't keep, by channel.
@@ -513,8 +502,6 @@ class SqliteStore:
 
     def close(self) -> None:
         """Give up the file. Nothing may be called afterwards."""
-        for channel in list(self._evicted):
-            self._settle_evictions(channel)
         self._db.close()
 
     @contextmanager
@@ -529,36 +516,29 @@ class SqliteStore:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _settle_evictions(self, channel: str) -> None:
-        if channel in self._evicted:
-            with self._transaction() as db:
-                self._write_evictions(db, channel)
-
-    def _write_evictions(self, db: sqlite3.Connection, channel: str) -> None:
-        evicted = self._evicted.pop(channel, None)
-        if evicted is None:
-            return
-        rows = [(channel, change.message_id) for change in evicted]
+    def _evict(self, db: sqlite3.Connection, channel: str, change: fx.Evicted) -> int:
+        """Remove what the application is done with, and the rest beyond `unread_limit`; returns how
+        much it hasn't had."""
+        rows = [(channel, message_id) for _, message_id in change.places]
         removed = db.executemany(
             "DELETE FROM message WHERE channel = ? AND id = ? AND position <= "
             "(SELECT consumed FROM channel WHERE channel.id = message.channel)",
             rows,
         ).rowcount
-        removed += db.executemany(
-            "UPDATE message SET evicted = 1 WHERE channel = ? AND id = ?", rows
+        db.executemany("UPDATE message SET evicted = 1 WHERE channel = ? AND id = ?", rows)
+        unread = db.execute(
+            "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= "
+            "(SELECT position FROM message WHERE channel = ? AND evicted = 1 "
+            "ORDER BY position DESC LIMIT 1 OFFSET ?)",
+            (channel, channel, change.unread_limit),
         ).rowcount
-        self._counted(channel, -removed)
-        clocks: dict[str, int] = {}
-        for change in evicted:
-            clocks[change.sender_id] = max(change.lamport, clocks.get(change.sender_id, 0))
-            if change.floor is not None:
-                self._raise_place(db, channel, "floor", change.floor)
-        for sender, clock in clocks.items():
-            if sender:
-                _departed(db, channel, sender, clock - SIGN)
-        newest = max((change.lamport, change.message_id) for change in evicted)
-        self._raise_place(db, channel, "gone", newest)
-        _sum_channel(db, channel)
+        self._counted(channel, -removed - unread)
+        for sender, clock in change.departed.items():
+            _departed(db, channel, sender, clock - SIGN)
+        if change.floor is not None:
+            self._raise_place(db, channel, "floor", change.floor)
+        self._raise_place(db, channel, "gone", max(change.places))
+        return unread
 
     def _forget(self, db: sqlite3.Connection, channel: str, since: int) -> None:
         """Remove all up to a clock, except what the application hasn't had."""
@@ -611,6 +591,10 @@ class MemoryStore(SqliteStore):
 
 def _key(lamport: int | None, message_id: str) -> Key | None:
     return None if lamport is None else (lamport + SIGN, message_id)
+
+
+def _number_of(segment: Segment) -> bytes:
+    return segment.of + segment.index.to_bytes(4, "big")
 
 
 def _sum(*fields: str | int | bytes) -> bytes:

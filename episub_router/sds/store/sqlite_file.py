@@ -10,7 +10,7 @@ from pathlib import Path
 
 from episub_router.sds.store.values import StoreError, StoreFullError
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 APPLICATION_ID = 0x53445331  # "SDS1"
 
 _SCHEMA = """
@@ -24,12 +24,14 @@ CREATE TABLE message (
   id TEXT NOT NULL, sender TEXT NOT NULL,
   raw BLOB NOT NULL, origin BLOB NOT NULL, position INTEGER NOT NULL, missing TEXT NOT NULL,
   sum BLOB NOT NULL, outgoing INTEGER NOT NULL, received_at REAL NOT NULL,
-  evicted INTEGER NOT NULL, UNIQUE (channel, id)
+  evicted INTEGER NOT NULL, segment BLOB, UNIQUE (channel, id)
 ) STRICT;
 CREATE INDEX message_order ON message (channel, lamport, id);
 CREATE INDEX message_position ON message (channel, position) WHERE position > 0;
 CREATE INDEX message_outgoing ON message (channel, lamport) WHERE outgoing = 1;
 CREATE INDEX message_age ON message (received_at);
+CREATE UNIQUE INDEX message_segment ON message (channel, sender, segment)
+  WHERE segment IS NOT NULL;
 CREATE INDEX message_evicted ON message (channel, position) WHERE evicted = 1;
 CREATE TABLE note (
   n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, kind TEXT NOT NULL,

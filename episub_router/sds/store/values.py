@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from episub_router.sds.protocol.entry import Key, StoredMessage
 from episub_router.sds.protocol.message import MessageId, SenderId
@@ -40,6 +41,10 @@ class StoredDelivery:
     raw: bytes
     missing: tuple[MessageId, ...]
     sender_id: SenderId
+
+
+SegmentPlaces: TypeAlias = dict[int, tuple[int, Key]]
+"""The segments of one content: by index, the position and the place of each."""
 
 
 @dataclass(frozen=True, slots=True)

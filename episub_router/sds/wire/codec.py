@@ -11,9 +11,15 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
-from episub_router.sds.protocol.message import MAX_PARTS, HistoryEntry, Kind, Message, MessageId
+from episub_router.sds.protocol.message import (
+    HistoryEntry,
+    Kind,
+    Message,
+    MessageId,
+    Segment,
+)
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.participant import HONOURED, MAX_HEADS
+from episub_router.sds.protocol.participant import HONOURED, MAX_GAPS, MAX_HEADS
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _DIGEST, _TEXT = b"\x01", b"\x00"
@@ -54,9 +60,9 @@ def is_nim(data: bytes) -> bool:
 
 MAX_ID = 256
 """Bytes of an id, of a sender or a channel (chosen): four times a hex sha256."""
-_MAX_HISTORY = MAX_HEADS
-"""Ids of a causal history."""
-_MAX_GAPS = 64
+MAX_SEGMENTS = 256
+"""Of one content, as LIP-243 recommends."""
+DIGEST_SIZE = 32
 _ORIGIN_TAG = bytes([0xA2, 0x06])
 """Field 100 with a length: the author's proof, last in a message that another member repairs."""
 
@@ -80,24 +86,37 @@ class Codec:
 
     def __init__(self, params: SdsParams) -> None:
         self._params = params
+        self.segments = False
+        """Whether each content is a segment, also where it is the only one."""
 
     def encode(self, message: Message) -> tuple[bytes, MessageId]:
         """The bytes of a message, and the id that these give it.
 
         Only an ephemeral message carries an id, so that equal ones can be told apart.
         """
+        content, segment = message.content, message.segment
+        if segment is not None:
+            content = write_segment(segment, content or b"")
         pb = sds_pb2.SdsMessage(
             sender_id=message.sender_id,
-            message_id=message.message_id if message.kind is Kind.EPHEMERAL else "",
             channel_id=message.channel_id,
             lamport_timestamp=message.lamport,
-            content=message.content,
-            history=[pack_id(e.message_id) for e in message.causal_history],
             repair_request=map(entry_to_pb, message.repair_request),
+            content=content,
+            gaps=map(pack_id, message.gaps),
+            gaps_more=message.gaps_more,
+            since=message.since,
+            snapshot=message.snapshot,
+            segment=segment is not None,
         )
-        fill_own_fields(pb, message)
-        raw = pb.SerializeToString()
+        raw = self._written(pb, message)
         return raw, pb.message_id or hash_of(raw)
+
+    def _written(self, pb: sds_pb2.SdsMessage, message: Message) -> bytes:
+        """With the message's id and its history."""
+        pb.message_id = message.message_id if message.kind is Kind.EPHEMERAL else ""
+        pb.history.extend(pack_id(e.message_id) for e in message.causal_history)
+        return pb.SerializeToString()
 
     def decode(self, data: bytes, near: int | None = None) -> Message:
         """The message. Raises SdsWireError for anything that is not a usable one.
@@ -145,29 +164,29 @@ class Codec:
         if len(pb.channel_id.encode()) > MAX_ID:
             raise SdsWireError("bad-channel", f"channel_id longer than {MAX_ID} bytes", sender)
         entries = len(pb.causal_history) + len(pb.history)
-        if entries > _MAX_HISTORY:
+        if entries > MAX_HEADS:
             raise SdsWireError(
-                "history-too-long", f"{entries} entries, at most {_MAX_HISTORY}", sender
+                "history-too-long", f"{entries} entries, at most {MAX_HEADS}", sender
             )
-        if len(pb.parts) > MAX_PARTS:
-            raise SdsWireError("too-many-parts", f"{len(pb.parts)}, at most {MAX_PARTS}", sender)
         return pb
 
     def _fields(self, pb: sds_pb2.SdsMessage) -> dict[str, Any]:
         """The fields that are the same in all schemas."""
         sender = pb.sender_id
+        content, segment = pb.content if pb.HasField("content") else None, None
+        if content and (pb.segment or self.segments):
+            content, segment = read_segment(content)
         return {
             "channel_id": pb.channel_id,
             "sender_id": sender,
             "repair_request": tuple(
                 self.checked_entry(entry_from_pb(e), sender) for e in pb.repair_request[:HONOURED]
             ),
-            "content": pb.content if pb.HasField("content") else None,
-            "gaps": tuple(self._ids(pb.gaps[:_MAX_GAPS], sender)),
-            "gaps_more": pb.gaps_more or len(pb.gaps) > _MAX_GAPS,
+            "content": content,
+            "segment": segment,
+            "gaps": tuple(self._ids(pb.gaps[:MAX_GAPS], sender)),
+            "gaps_more": pb.gaps_more or len(pb.gaps) > MAX_GAPS,
             "since": pb.since,
-            "part": pb.part,
-            "parts": tuple(self._ids(pb.parts, sender)),
             "snapshot": pb.snapshot,
         }
 
@@ -197,14 +216,28 @@ class Codec:
             raise SdsWireError("bad-id", f"{field} must have 1 to {MAX_ID} bytes", sender)
 
 
-def fill_own_fields(pb: sds_pb2.SdsMessage, message: Message) -> None:
-    """The fields that only this implementation reads."""
-    pb.gaps.extend(map(pack_id, message.gaps))
-    pb.gaps_more = message.gaps_more
-    pb.since = message.since
-    pb.part = message.part
-    pb.parts.extend(map(pack_id, message.parts))
-    pb.snapshot = message.snapshot
+def write_segment(segment: Segment, payload: bytes) -> bytes:
+    return sds_pb2.Segment(
+        entire_message_hash=segment.digest,
+        index=segment.index,
+        segment_count=segment.count,
+        payload=payload,
+        payload_length=segment.length,
+    ).SerializeToString()
+
+
+def read_segment(content: bytes) -> tuple[bytes, Segment]:
+    """The payload, and what it is a part of; where the content is no data segment, itself."""
+    try:
+        pb = sds_pb2.Segment.FromString(content)
+    except DecodeError:
+        return content, Segment()
+    good = len(pb.entire_message_hash) == DIGEST_SIZE and pb.index < pb.segment_count
+    if not good or pb.segment_count > MAX_SEGMENTS or pb.is_parity or not pb.payload:
+        return content, Segment()
+    return pb.payload, Segment(
+        pb.entire_message_hash, pb.index, pb.segment_count, pb.payload_length
+    )
 
 
 def peek_channel(data: bytes) -> str | None:

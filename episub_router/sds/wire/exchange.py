@@ -29,7 +29,7 @@ from episub_router.sds.protocol.ranges import (
 )
 from episub_router.sds.wire.codec import SdsWireError, hash_of, pack_id, unpack_id
 
-PROTOCOL = "/sds/store/2.0.0"
+PROTOCOL = "/sds/store/3.0.0"
 MAX_REQUEST = 65_536
 MAX_GET = 100
 MAX_PAGE = 4000
@@ -141,7 +141,7 @@ def encode_response(response: Response) -> bytes:
         state_size=response.state_size,
     )
     for item in response.items:
-        part = pb.items.add(place=_place_to_pb(item.key, item.raw), message=item.raw)
+        part = pb.items.add(place=_key_to_pb(item.key, item.raw), message=item.raw)
         if item.origin:
             part.origin.MergeFromString(item.origin)
     if response.next is not None:
@@ -166,7 +166,7 @@ def decode_response(data: bytes) -> Response:
         reason=pb.reason,
         items=tuple(
             StoredMessage(
-                _place_from_pb(i.place, i.message),
+                _key_from_pb(i.place, i.message),
                 i.message,
                 i.origin.SerializeToString() if i.HasField("origin") else b"",
             )
@@ -182,12 +182,14 @@ def decode_response(data: bytes) -> Response:
     )
 
 
-def _key_to_pb(key: Key) -> sds_pb2.Key:
-    return sds_pb2.Key(lamport=key[0], message_id=key[1])
+def _key_to_pb(key: Key, raw: bytes = b"") -> sds_pb2.Key:
+    """Without the id where `raw`, which goes with it, says it."""
+    said = bool(raw) and hash_of(raw) == key[1]
+    return sds_pb2.Key(lamport=key[0], id=b"" if said else pack_id(key[1]))
 
 
-def _key_from_pb(pb: sds_pb2.Key) -> Key:
-    return (pb.lamport, pb.message_id)
+def _key_from_pb(pb: sds_pb2.Key, raw: bytes = b"") -> Key:
+    return (pb.lamport, hash_of(raw) if raw and not pb.id else _id_from_pb(pb.id))
 
 
 def _hash_to_pb(part: RangeHash, before: Key | None = None) -> sds_pb2.RangeHash:
@@ -220,7 +222,7 @@ def _comparison_to_pb(comparison: LogComparison, pb: sds_pb2.Comparison) -> None
     for part in comparison.parts:
         pb.parts.append(_hash_to_pb(part, before))
         before = part.until
-    pb.keys.extend(map(_place_to_pb, comparison.keys))
+    pb.keys.extend(map(_key_to_pb, comparison.keys))
     if comparison.floor is not None:
         pb.floor.CopyFrom(_key_to_pb(comparison.floor))
     pb.older = comparison.older
@@ -232,21 +234,9 @@ def _comparison_from_pb(pb: sds_pb2.Comparison) -> LogComparison:
     parts: list[RangeHash] = []
     for part in pb.parts:
         parts.append(_hash_from_pb(part, parts[-1].until if parts else None))
-    keys = [_place_from_pb(key) for key in pb.keys]
+    keys = [_key_from_pb(key) for key in pb.keys]
     floor = _key_from_pb(pb.floor) if pb.HasField("floor") else None
     return LogComparison(tuple(parts), tuple(keys), floor, pb.older)
-
-
-def _place_to_pb(key: Key, raw: bytes = b"") -> sds_pb2.PackedKey:
-    """Without the id where `raw`, which goes with it, says it."""
-    said = bool(raw) and hash_of(raw) == key[1]
-    return sds_pb2.PackedKey(lamport=key[0], id=b"" if said else pack_id(key[1]))
-
-
-def _place_from_pb(pb: sds_pb2.PackedKey, raw: bytes = b"") -> Key:
-    if raw and not pb.id:
-        return (pb.lamport, hash_of(raw))
-    return (pb.lamport, _id_from_pb(pb.id))
 
 
 def _id_from_pb(data: bytes) -> MessageId:
