@@ -5,7 +5,8 @@
 Simulated: a member that has everything and one that has nothing, with delays of each direction and
 links of the server as given; seconds are virtual ones, and what computing takes is said beside
 them. The server resends its last messages meanwhile, as nobody has acknowledged them. On real hosts
-(`--hosts`): two hosts over loopback, where each signature is checked.
+(`--hosts`): two hosts over loopback, where each signature is checked. With `--snapshot` a newcomer
+takes a snapshot of all messages, which are in the server's store already, and what followed.
 """
 
 from __future__ import annotations
@@ -17,8 +18,13 @@ import time
 import trio
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 
-from episub_router.sds import SdsChannel
+from episub_router.sds import Retention, SdsChannel, SdsParams
+from episub_router.sds.net.access import store_key
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.entry import LogEntry
+from episub_router.sds.protocol.message import Message
 from episub_router.sds.store import MemoryStore
+from episub_router.sds.wire import Codec
 from tests.hosts import connect_all, eventually, running_nodes
 from tests.sds.harness import Group, Links
 from tests.sds.test_reconciliation import fill_hole
@@ -33,6 +39,7 @@ LINKS = (
     (0.5, 20),
 )
 """Seconds of delay in each direction, and Mbit/s."""
+_BATCH = 10_000
 
 
 def simulated(count: int, size: int) -> None:
@@ -80,12 +87,45 @@ async def real(count: int) -> None:
     )
 
 
+async def with_snapshot(count: int) -> None:
+    now = int(time.time() * 1000)
+    async with running_nodes(2, router=lambda: FloodSub([PROTOCOL_ID])) as (first, second):
+        store, me = MemoryStore(Retention()), first.id.to_base58()
+        key, codec = store_key("room", "0"), Codec(SdsParams())
+        store.load(key, me, 1)
+        for begin in range(0, count, _BATCH):
+            made = [said(codec, me, now - count + n) for n in range(begin, begin + _BATCH)]
+            store.commit(key, [*made, fx.ClockSet(now)])
+        async with SdsChannel(first.pubsub, "room", store=store) as server:
+            await server.send(b"the last before it, which is signed")
+            await server.give_snapshot(bytes(100_000), server.log[-1].clock)
+            await server.send(b"what follows")
+            async with SdsChannel(second.pubsub, "room", join_snapshot=1) as newcomer:
+                start = trio.current_time()
+                await connect_all([(first, second)])
+                snapshot = await newcomer.snapshot(600.0)
+                assert snapshot is not None
+                await eventually(lambda: len(newcomer.log) == 2, 600.0)
+                took = trio.current_time() - start
+    print(f"Real hosts in one process: {count:,} messages as a snapshot in {took:.1f} s")
+
+
+def said(codec: Codec, sender: str, clock: int) -> fx.Logged:
+    message = Message(channel_id="0", sender_id=sender, lamport=clock, content=b"%d" % clock)
+    raw, message_id = codec.encode(message)
+    return fx.Logged(message_id, LogEntry(clock, sender, clock), raw, b"", 0, (), outgoing=False)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--size", type=int, default=16, help="bytes of a simulated content")
     parser.add_argument("--hosts", action="store_true", help="only real hosts")
+    parser.add_argument("--snapshot", action="store_true", help="only a snapshot, on real hosts")
     args = parser.parse_args()
+    if args.snapshot:
+        trio.run(with_snapshot, args.messages)
+        return
     if args.hosts:
         trio.run(real, args.messages)
         return

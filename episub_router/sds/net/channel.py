@@ -243,7 +243,8 @@ class SdsChannel:
         To be folded into a state: keep `message.cursor` with it, and start there again, so that
         each message counts once. What comes after others that it belongs before is `late`, so that
         the state can be made again, or patched. With `hold` (s) a message waits until its clock is
-        so far behind our time of day, by which time most have come.
+        so far behind our time of day, by which time most have come. What left the log unread is
+        missing here.
         """
         driver, cursor = self._driver, Cursor.read(after)
         while True:

@@ -412,8 +412,8 @@ class ChannelDriver:
             self._change()
 
     async def stored(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
-        """Those of the messages that there are."""
-        return await self.of_store(SqliteStore.get, ids)
+        """Those of the messages that are logged, or that the application hasn't had."""
+        return await self.of_store(SqliteStore.get, ids, unread=True)
 
     async def _segments(self, sender: SenderId, segment: Segment) -> SegmentPlaces:
         return await self.of_store(SqliteStore.segments, sender, segment)

@@ -68,7 +68,7 @@ class SqliteStore:
         self.retention = retention
         self._db = open_file(self.path, durability)
         self._counts: Counter[str] = Counter()
-        """By channel that was asked for it, how many messages it has."""
+        """By channel that was asked for it, how many messages it has that aren't evicted."""
         self._aged = -math.inf
         """Up to when the last purge found what was received too old."""
 
@@ -260,10 +260,18 @@ class SqliteStore:
                 _note(db, channel, "ack", by, after - SIGN, until - SIGN)
 
     def get(
-        self, channel_id: str, ids: Iterable[MessageId], size: int | None = None
+        self,
+        channel_id: str,
+        ids: Iterable[MessageId],
+        size: int | None = None,
+        *,
+        unread: bool = False,
     ) -> list[StoredMessage]:
-        """Those of the messages that there are; the first of them, up to `size` bytes."""
-        where = "channel = ? AND id = ?"
+        """Those of the messages that are logged; the first of them, up to `size` bytes.
+
+        `unread`: also those that have left the log, and that the application hasn't had.
+        """
+        where = f"channel = ? AND id = ? AND evicted <= {int(unread)}"
         found = (
             stored
             for message_id in dict.fromkeys(ids)
@@ -272,8 +280,8 @@ class SqliteStore:
         return list(found) if size is None else first_that_fit(found, -1, size)[0]
 
     def lacked(self, channel_id: str, ids: Iterable[MessageId]) -> list[MessageId]:
-        """Those of the messages that aren't there."""
-        known = "SELECT 1 FROM message WHERE channel = ? AND id = ?"
+        """Those of the messages that aren't logged."""
+        known = "SELECT 1 FROM message WHERE channel = ? AND id = ? AND evicted = 0"
         with named_errors(self.path):
             return [i for i in ids if not self._db.execute(known, (channel_id, i)).fetchone()]
 
@@ -293,7 +301,7 @@ class SqliteStore:
         `newest_first`: the last of them, descending. `ids_only`: without their bytes.
         At most `items`, and with their proofs `size` bytes unless the first alone is larger.
         """
-        where = "channel = ?"
+        where = "channel = ? AND evicted = 0"
         values: list[str | int] = [channel_id]
         if after is not None:
             where += " AND (lamport, id) > (?, ?)"
@@ -329,7 +337,7 @@ class SqliteStore:
         if late is not None and place is not None:
             return Following(late[1], True, late[0])
         found = self._found(
-            "message WHERE channel = ? AND (lamport, id) > (?, ?) AND lamport <= ? "
+            "message WHERE channel = ? AND evicted = 0 AND (lamport, id) > (?, ?) AND lamport <= ? "
             "ORDER BY lamport, id LIMIT 1",
             (channel_id, *at, min(limit, MAX_LAMPORT) - SIGN),
         )
@@ -384,10 +392,10 @@ class SqliteStore:
         return found
 
     def count(self, channel_id: str) -> int:
-        """How many messages there are."""
+        """How many messages are logged."""
         if channel_id not in self._counts:
             self._counts[channel_id] = self._number(
-                "SELECT count(*) FROM message WHERE channel = ?", channel_id
+                "SELECT count(*) FROM message WHERE channel = ? AND evicted = 0", channel_id
             )
         return self._counts[channel_id]
 
@@ -423,11 +431,10 @@ class SqliteStore:
         with self._transaction() as db:
             db.execute("UPDATE channel SET consumed = ? WHERE id = ?", (position, channel_id))
             _sum_channel(db, channel_id)
-            removed = db.execute(
+            db.execute(
                 "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= ?",
                 (channel_id, position),
-            ).rowcount
-            self._counted(channel_id, -removed)
+            )
 
     def offer(self, channel_id: str, position: int) -> int:
         """The delivery at `position` is handed to the application, for the how-many-th time."""
@@ -525,14 +532,16 @@ class SqliteStore:
             "(SELECT consumed FROM channel WHERE channel.id = message.channel)",
             rows,
         ).rowcount
-        db.executemany("UPDATE message SET evicted = 1 WHERE channel = ? AND id = ?", rows)
+        removed += db.executemany(
+            "UPDATE message SET evicted = 1 WHERE channel = ? AND id = ?", rows
+        ).rowcount
+        self._counted(channel, -removed)
         unread = db.execute(
             "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= "
             "(SELECT position FROM message WHERE channel = ? AND evicted = 1 "
             "ORDER BY position DESC LIMIT 1 OFFSET ?)",
             (channel, channel, change.unread_limit),
         ).rowcount
-        self._counted(channel, -removed - unread)
         for sender, clock in change.departed.items():
             _departed(db, channel, sender, clock - SIGN)
         if change.floor is not None:
