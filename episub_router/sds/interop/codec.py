@@ -133,7 +133,7 @@ def _short(entry: HistoryEntry) -> HistoryEntry:
 def _from_nim(data: bytes) -> bytes:
     """The same in the current schema."""
     try:
-        nim = sds_pb2.NimSdsMessage.FromString(data)
+        nim: Any = sds_pb2.NimSdsMessage.FromString(data)
     except DecodeError as error:
         raise SdsWireError("malformed", str(error)) from error
     pb = sds_pb2.SdsMessage()
