@@ -17,7 +17,11 @@ from episub_router.fallback.extension import EpisubExtension
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
 from episub_router.protocol import piece_messages as pm
+from episub_router.protocol.hyparview import join, neighbor
+from episub_router.protocol.pieces import cutting, pulling, transfers
 from episub_router.protocol.pieces.cutting import belongs, cut
+from episub_router.protocol.pieces.narrow_tree import RETRY, SHORT
+from episub_router.protocol.plumtree import missing_messages as missing
 from episub_router.wire import (
     Decoded,
     Frame,
@@ -172,3 +176,28 @@ def test_vectors_of_a_leave() -> None:
     assert ID.from_pubkey(keys.public_key).to_bytes() == peer_id
     assert sign_leave(keys.private_key, "blocks", 2**60) == proof
     assert verify_leave(peer_id, "blocks", proof)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"Pieces have {cutting.SMALLEST_PIECE:,} to {cutting.LARGEST_PIECE:,} bytes",
+        f"{transfers.MAX_UNFINISHED} messages or {transfers.MAX_UNFINISHED_BYTES >> 20} MiB are",
+        f"while no message of the source had more than {SHORT >> 10} KiB",
+        f"ask again after {RETRY:g} s while a message of the source is under way",
+        f"({pulling.FIRST_PATIENCE:g} s before the second; 0.15 s once the message is "
+        f"{pulling.OVERDUE:g} s old)",
+        f"no new piece for {pulling.GIVE_UP_AFTER:g} s ({pulling.EMPTY_AFTER:g} s without any), or "
+        f"not whole {pulling.GIVE_UP_AFTER:g} s and a second for each {pulling.SLOWEST >> 10} KiB",
+        f"Keep the pieces for {pulling.KEPT_FOR:g} s, at most {transfers.MAX_KEPT_BYTES >> 20} MiB "
+        f"of them and of {transfers.MAX_KEPT:,} messages",
+        f"announcers of each | {missing.MAX_MISSING:,}; {missing.MAX_EACH};",
+        f"copies of one message to one peer on request | {missing.MAX_RETRANSMISSIONS} |",
+        f"{missing.LOST_AFTER:g} s after the first announcement",
+        f"{join.NODES_GIVEN} given, up to {m.MAX_NODES} taken; {join.CONTACTS_ASKED}; "
+        f"{join.NODES_TIMEOUT:g} s",
+        f"has not refused for {neighbor.REFUSED_BACKOFF:g} s",
+    ],
+)
+def test_numbers_of_the_machines(told: str) -> None:
+    assert told in " ".join(TEXT.split())
