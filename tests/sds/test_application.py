@@ -116,9 +116,10 @@ def test_what_is_before_our_log_is_believed_with_its_proof_only() -> None:
     key = (message.lamport or 0, message.message_id)
     intake = Intake(TOPIC, Codec(QUICK), bind_sender=True)
     proven = ReceivedMessage(message, b"", Way.PULLED)
-    assert intake.proves_id(proven, key)
-    assert not intake.proves_id(replace(proven, way=Way.UNPROVEN), key)
-    assert not intake.proves_id(proven, (key[0] + 1, key[1]))
+    assert intake.proves_id(proven, "0", key)
+    assert not intake.proves_id(replace(proven, way=Way.UNPROVEN), "0", key)
+    assert not intake.proves_id(proven, "0", (key[0] + 1, key[1]))
+    assert not intake.proves_id(proven, "1", key)
 
 
 def test_what_is_told_on_opening_the_first_reader_gets() -> None:

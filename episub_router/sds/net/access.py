@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import ClassVar, Protocol, TypeVar
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 from weakref import WeakKeyDictionary
 
 import trio
 
-from episub_router.sds.protocol.effects import UnreadDropped
-from episub_router.sds.protocol.entry import Key
-from episub_router.sds.protocol.message import MessageId
 from episub_router.sds.store import MemoryStore, SqliteStore
+from episub_router.sds.store.values import Purged
 
 T = TypeVar("T")
 
@@ -36,16 +34,6 @@ def channel_of(key: str, topic_name: str) -> str | None:
     return None
 
 
-class StoreUser(Protocol):
-    """What has a channel of a store in memory."""
-
-    @property
-    def tell(self) -> Callable[[UnreadDropped], None]: ...
-
-    def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
-        """The store has removed these, and up to `floor` it has what it wants to have."""
-
-
 class StoreAccess:
     """Shared by all channels of the same store."""
 
@@ -53,8 +41,8 @@ class StoreAccess:
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
-        self.users: dict[str, StoreUser] = {}
-        """The owner of each of its channels."""
+        self.purged: dict[str, Callable[[Purged], None]] = {}
+        """What each of its channels does about what is removed."""
         self.purge_at = -math.inf
         """When its retention is to be looked at next."""
         self._lock = trio.Lock()
@@ -80,15 +68,6 @@ class StoreAccess:
                 purges = await self.run(lambda: self.store.purge(unread_limit))
                 for key, purged in purges.items():
                     counts["purged"] += len(purged.ids)
-                    user = self.users.get(key)
-                    if user is not None:
-                        user.purged(purged.ids, purged.newest)
-                        say_dropped(purged.unread, counts, user.tell)
+                    if key in self.purged:
+                        self.purged[key](purged)
             await trio.sleep_until(self.purge_at)
-
-
-def say_dropped(count: int, counts: Counter[str], tell: Callable[[UnreadDropped], None]) -> None:
-    """So many deliveries went unread."""
-    if count:
-        counts["unread-dropped"] += count
-        tell(UnreadDropped(count))

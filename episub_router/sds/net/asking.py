@@ -119,7 +119,10 @@ class Asker:
             async with self._pace.turn(peer):
                 response = await self._once(page, self._params.pull_timeout)
             for item in response.items:
-                if (before is None or item.key < before) and self._is_older(item, peer):
+                received = self._served(item, peer)
+                if received is None or (before is not None and item.key >= before):
+                    continue
+                if self._intake.proves_id(received, self._channel_id, item.key):
                     rows.append(item)
                     before = item.key
             more = response.next
@@ -127,12 +130,6 @@ class Asker:
                 break
             before = more
         return rows[:limit][::-1]
-
-    def _is_older(self, item: StoredMessage, peer: str) -> bool:
-        received = self._served(item, peer)
-        if received is None or received.message.channel_id != self._channel_id:
-            return False
-        return self._intake.proves_id(received, item.key)
 
     async def _answer(self, effect: fx.Ask) -> Response | ExchangeError | None:
         """What came of a request; None where it was of no use any more when its turn had come.

@@ -152,7 +152,8 @@ class SdsChannel:
                 limit = driver.params.unread_limit
                 nursery.start_soon(driver.access.purge_regularly, driver.counts, limit)
                 yield
-                await driver.flush(within=_FLUSH)
+                with trio.move_on_after(_FLUSH):
+                    await driver.outbox.flush()
                 await self._withdraw_offer()
             finally:
                 nursery.cancel_scope.cancel()

@@ -6,7 +6,7 @@ import hashlib
 import random
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Concatenate, ParamSpec, TypeVar
@@ -20,7 +20,7 @@ from episub_router.sds.content.contents import ContentCipher, Contents
 from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import ContentUnreadable, Damaged
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.access import StoreAccess, say_dropped, store_key
+from episub_router.sds.net.access import StoreAccess, store_key
 from episub_router.sds.net.asking import Asker, Step
 from episub_router.sds.net.exchange import Authorizer, ExchangeServer
 from episub_router.sds.net.intake import Intake, Rejected
@@ -40,6 +40,7 @@ from episub_router.sds.protocol.message import (
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store import SegmentPlaces, SqliteStore, StoreFullError
+from episub_router.sds.store.values import Purged
 from episub_router.sds.wire import Codec, attach_origin
 
 P = ParamSpec("P")
@@ -97,7 +98,7 @@ class ChannelDriver:
         self._lock = trio.Lock()
         self._inbox: deque[rpc_pb2.Message] = deque()
         self._wake = trio.Event()
-        self._outbox = PublishQueue(pubsub, topic_name, self.counts, self._published, rate)
+        self.outbox = PublishQueue(pubsub, topic_name, self.counts, self._published, rate)
         self._peers: dict[ID, None] = {}
         self._full = False
         """Whether the store had no room at the last commit."""
@@ -134,14 +135,14 @@ class ChannelDriver:
         """Load the state, join the topic, and work in `nursery` until it is cancelled."""
         self.nursery = nursery
         await self._load()
-        self.access.users[self.store_key] = self
+        self.access.purged[self.store_key] = self._purged
         # py-libp2p numbers messages from the second of its start: after a quick restart
         # numbers repeat, and others drop the messages as seen.
         self.pubsub.counter = max(self.pubsub.counter, time.time_ns())
         self._topic = await join(self.pubsub, self.topic_name, self)
         ExchangeServer.of(self.pubsub.host).add(self)
         nursery.start_soon(self._work)
-        nursery.start_soon(self._outbox.run)
+        nursery.start_soon(self.outbox.run)
 
     async def _load(self) -> None:
         """The participant as its store has it, which is how the network knows it."""
@@ -152,7 +153,7 @@ class ChannelDriver:
             self.channel_id,
             self.params,
             codec=self.codec,
-            prove=self._outbox.prove if self._bind_sender else lambda raw: b"",
+            prove=self.outbox.prove if self._bind_sender else lambda raw: b"",
             dialect=self._interop.dialect() if self._interop else None,
             rng=random.Random(),
             now=now,
@@ -180,7 +181,7 @@ class ChannelDriver:
         ExchangeServer.of(self.pubsub.host).remove(self)
         self._changed.set()
         self.events.close()
-        self.access.users.pop(self.store_key, None)
+        self.access.purged.pop(self.store_key, None)
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
             await self._topic.leave(self)
 
@@ -227,7 +228,7 @@ class ChannelDriver:
 
     async def drain(self) -> None:
         """Wait until all is published, and every message of ours acknowledged or expired."""
-        await self._outbox.flush()
+        await self.outbox.flush()
         while len(self.participant.outgoing):
             await self.change()
 
@@ -243,11 +244,6 @@ class ChannelDriver:
     async def change(self) -> None:
         """Wait until something is. Raises ClosedResourceError likewise."""
         await (await self.changes()).wait()
-
-    async def flush(self, within: float) -> None:
-        """Wait until all is published, for at most `within` seconds."""
-        with trio.move_on_after(within):
-            await self._outbox.flush()
 
     async def send_ephemeral(self, content: bytes) -> None:
         (part, segment), *more = self.contents.cut(content, self.sender_id)
@@ -281,10 +277,16 @@ class ChannelDriver:
         self._inbox.append(message)
         self._wake.set()
 
-    def purged(self, ids: Iterable[MessageId], floor: Key) -> None:
+    def _purged(self, purged: Purged) -> None:
         """The store has removed these messages."""
-        if self.running:
-            self.participant.log.purge(ids, floor)
+        self.participant.log.purge(purged.ids, purged.newest)
+        self._say_dropped(purged.unread)
+
+    def _say_dropped(self, count: int) -> None:
+        """So many deliveries went unread."""
+        if count:
+            self.counts["unread-dropped"] += count
+            self.tell(fx.UnreadDropped(count))
 
     async def _work(self) -> None:
         while True:
@@ -339,8 +341,7 @@ class ChannelDriver:
             changes = [e for e in effects if isinstance(e, fx.Change)]
             if changes:
                 try:
-                    dropped = await self.of_store(SqliteStore.commit, changes)
-                    say_dropped(dropped, self.counts, self.tell)
+                    self._say_dropped(await self.of_store(SqliteStore.commit, changes))
                 except StoreFullError:
                     self._full = True
                     await self._go_back()
@@ -389,7 +390,7 @@ class ChannelDriver:
 
     async def _go_back(self) -> None:
         """The participant is ahead of its store: back to what is there."""
-        self._outbox.forget()
+        self.outbox.forget()
         await self._load()
 
     def _change(self) -> None:
@@ -399,7 +400,7 @@ class ChannelDriver:
     # The topic
 
     def _post(self, message_id: MessageId, raw: bytes, purpose: fx.Purpose) -> None:
-        posted = self._outbox.post(message_id, raw, purpose)
+        posted = self.outbox.post(message_id, raw, purpose)
         if not posted and purpose is fx.Purpose.EPHEMERAL:
             self.tell(fx.EphemeralDropped(message_id))
         if posted and self._trace is not None:

@@ -106,10 +106,11 @@ class Intake:
         way = Way.REPAIRED if proven == sender else Way.UNPROVEN
         return ReceivedMessage(message, raw, way, by or None, origin)
 
-    def proves_id(self, received: ReceivedMessage, key: Key) -> bool:
+    def proves_id(self, received: ReceivedMessage, channel_id: str, key: Key) -> bool:
         """Whether a message is proven, and has the place that it was said to have."""
         message = received.message
-        return received.way is Way.PULLED and key == (message.lamport or 0, message.message_id)
+        place = (message.lamport or 0, message.message_id)
+        return received.way is Way.PULLED and (message.channel_id, place) == (channel_id, key)
 
     def served(self, item: StoredMessage, peer: str) -> ReceivedMessage | Rejected:
         """A message that `peer` handed out over a direct stream."""

@@ -224,7 +224,8 @@ class Catchup:
         fetch: list[_Span] = []
         for part in answer.parts:
             ours = self._log.summary(salt, part.after, part.until)
-            if ours == (part.count, part.hash) or part.count == 0 or self._below(part.until):
+            below = part.until is not None and self._log.below_floor(part.until)
+            if ours == (part.count, part.hash) or part.count == 0 or below:
                 continue
             job.found = True
             if part.count > LEAF and ours[0] * 2 <= part.count:
@@ -344,7 +345,9 @@ class Catchup:
                 return []
             job.turn_ends, job.had = now + _TURN, self._log.added
         if not job.compare and not job.fetch:
-            self._equal_now(job, now)
+            # While nothing is new, the next comparisons get rarer.
+            self._rest(quiet=not job.found and self._log.added == self._seen)
+            self._end(now, again=False)
             return []
         return self._ask(job, now)
 
@@ -377,11 +380,6 @@ class Catchup:
         elif took < self._params.pull_timeout / 4:
             self._page = min(self._params.page_items, 2 * self._page)
 
-    def _equal_now(self, job: _Job, now: Time) -> None:
-        """The comparison is done. While nothing is new, the next ones get rarer."""
-        self._rest(quiet=not job.found and self._log.added == self._seen)
-        self._end(now, again=False)
-
     def _rest(self, *, quiet: bool) -> None:
         self._pause = min(_IDLE_FACTOR, self._pause * 2) if quiet else 1.0
         self._seen = self._log.added
@@ -392,9 +390,6 @@ class Catchup:
         if again:
             self._pause = 1.0
             self._periodic_at = min(self._periodic_at, now)
-
-    def _below(self, until: Key | None) -> bool:
-        return until is not None and self._log.below_floor(until)
 
     def _after_interval(self, now: Time) -> Time:
         interval = self._params.heads_interval * self._pause

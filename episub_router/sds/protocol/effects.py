@@ -50,11 +50,14 @@ class DiscardReason(Enum):
     """Its clock is further ahead of our time of day than `max_clock_lead`: refused for now."""
 
 
-# Changes to what is stored.
+class Change:
+    """A change to what is stored."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class Logged(Change):
     """`message_id` enters the log.
 
     `position` counts deliveries to the application from 1; 0 for a message of our own, which
@@ -72,28 +75,28 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Change):
     """`message_id`, our own, has left the outgoing buffer."""
 
     message_id: MessageId
 
 
 @dataclass(frozen=True, slots=True)
-class ClockSet:
+class ClockSet(Change):
     """The clock must never be below `value` again."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
-class Tombstone:
+class Tombstone(Change):
     """`message_id` is given up as lost: references to it count as met."""
 
     message_id: MessageId
 
 
 @dataclass(frozen=True, slots=True)
-class Evicted:
+class Evicted(Change):
     """These messages have left the log, whose floor is now `floor`.
 
     They stay where the application hasn't had them yet, at most `unread_limit` of such. `departed`:
@@ -107,7 +110,7 @@ class Evicted:
 
 
 @dataclass(frozen=True, slots=True)
-class AckStored:
+class AckStored(Change):
     """`by` has our messages with after < clock <= until."""
 
     by: SenderId
@@ -116,7 +119,7 @@ class AckStored:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedAt:
+class JoinedAt(Change):
     """What has no clock above `since` (ms) is none of ours, and is removed: we joined late, or have
     a snapshot in place of it."""
 
@@ -124,17 +127,12 @@ class JoinedAt:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotKept:
+class SnapshotKept(Change):
     """An application's state of all messages with clocks up to `until`, as it is handed out."""
 
     until: int
     digest: bytes
     state: bytes
-
-
-Change: TypeAlias = (
-    Logged | Settled | ClockSet | Tombstone | Evicted | AckStored | JoinedAt | SnapshotKept
-)
 
 
 # The network. Of a request, `peer` is who is on the other side.
@@ -218,8 +216,14 @@ class DeliverEphemeral:
     message: Message
 
 
+class Notice:
+    """What the application may want to know."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class PossiblyAcknowledged:
+class PossiblyAcknowledged(Notice):
     """`by`'s filter holds our message, with this probability of being wrong (S10)."""
 
     message_id: MessageId
@@ -228,7 +232,7 @@ class PossiblyAcknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(Notice):
     """`by` has our message."""
 
     message_id: MessageId
@@ -236,7 +240,7 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class Resent:
+class Resent(Notice):
     """Our message was published again, for the `attempt`-th time."""
 
     message_id: MessageId
@@ -244,14 +248,14 @@ class Resent:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(Notice):
     """Our message is not resent any more. It stays in the log and can still be asked for."""
 
     message_id: MessageId
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Notice):
     """`message_id` waits for these dependencies."""
 
     message_id: MessageId
@@ -259,14 +263,14 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Notice):
     """This dependency was given up (S11)."""
 
     message_id: MessageId
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Found(Notice):
     """A dependency that was missing has arrived, `after` seconds after it was missed."""
 
     message_id: MessageId
@@ -274,21 +278,21 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncHeard:
+class SyncHeard(Notice):
     """A sync message came from `by` (S13)."""
 
     by: SenderId
 
 
 @dataclass(frozen=True, slots=True)
-class UnreadDropped:
+class UnreadDropped(Notice):
     """So many deliveries went before the application had them: it has `unread_limit`."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAside(Notice):
     """A delivery that was offered `offer_limit` times and never done with is skipped."""
 
     message_id: MessageId
@@ -296,21 +300,21 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class EphemeralDropped:
+class EphemeralDropped(Notice):
     """An ephemeral message was not sent, as the rate limit was near (LIP-173)."""
 
     message_id: MessageId
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFull:
+class StoreFull(Notice):
     """There is no room to store what came: it is taken when there is."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class ClockAhead:
+class ClockAhead(Notice):
     """A message of `by` was refused: its clock is `seconds` ahead of our time of day.
 
     One of the two is wrong by more than `max_clock_lead`. The message is taken when that is past.
@@ -328,21 +332,6 @@ class Discarded:
     reason: DiscardReason
 
 
-Notice: TypeAlias = (
-    PossiblyAcknowledged
-    | Acknowledged
-    | Resent
-    | Expired
-    | Missing
-    | Lost
-    | Found
-    | SyncHeard
-    | ClockAhead
-    | UnreadDropped
-    | SetAside
-    | EphemeralDropped
-    | StoreFull
-)
 Effect: TypeAlias = (
     Change
     | BroadcastBytes

@@ -95,7 +95,7 @@ class Incoming:
             if not waiting.unmet:
                 self._remove(waiting)
                 ready.append(waiting)
-        ready.sort(key=_order)
+        ready.sort(key=lambda w: (w.message.lamport or 0, w.message.message_id))
         return ready
 
     def overdue(self, now: Time) -> list[MessageId]:
@@ -122,7 +122,3 @@ class Incoming:
                 del self._children[dependency]
         self._remove(waiting)
         return waiting
-
-
-def _order(waiting: Waiting) -> tuple[int, MessageId]:
-    return (waiting.message.lamport or 0, waiting.message.message_id)

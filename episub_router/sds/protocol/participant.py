@@ -329,9 +329,10 @@ class Participant:
             left_id, author = waiting.message.message_id, waiting.message.sender_id
             effects.append(fx.Discarded(author, DiscardReason.INCOMING_FULL))
             if self.incoming.needs(left_id):
-                entry = HistoryEntry(left_id, None, author)
-                lamport = waiting.message.lamport or 0
-                self.wants.add(entry, author, None, now, clock=lamport, pull_after=PULL_DELAY)
+                clock = waiting.message.lamport or 0
+                self.wants.add(
+                    left_id, author, author, None, now, clock=clock, pull_after=PULL_DELAY
+                )
         return room
 
     def _receive_again(self, received: ReceivedMessage, now: Time, effects: list[Effect]) -> None:
@@ -383,13 +384,12 @@ class Participant:
         ]
         if not unknown:
             return
-        entries = {e.message_id: e for e in message.causal_history}
+        authors = {e.message_id: e.sender_id for e in message.causal_history}
         sender, lamport = message.sender_id, message.lamport or 0
         full = False
         for missing in unknown:
-            entry = entries.get(missing) or HistoryEntry(missing)
             full |= not self.wants.add(
-                entry, sender, source, now, clock=lamport, pull_after=PULL_DELAY
+                missing, authors[missing], sender, source, now, clock=lamport, pull_after=PULL_DELAY
             )
         if full:
             effects.append(fx.Discarded(message.sender_id, DiscardReason.WANTED_FULL))
@@ -553,9 +553,8 @@ class Participant:
         for key in keys:
             needless = self.log.passed(key[1]) or self.log.below_floor(key)
             if not needless and not self._delivery.known(key[1]):
-                entry = HistoryEntry(key[1])
                 room = self.wants.add(
-                    entry, f"peer:{peer}", peer, now, clock=key[0], pull_after=0.0
+                    key[1], None, f"peer:{peer}", peer, now, clock=key[0], pull_after=0.0
                 )
                 if not room:
                     effects.append(fx.Discarded(peer, DiscardReason.WANTED_FULL))
@@ -590,7 +589,7 @@ class Participant:
         self._delivery.tombstones.restore(restored.tombstones)
         self._dialect.restore(self.log.newest(len(self.log)))
         for damaged in restored.damaged:
-            self.wants.add(HistoryEntry(damaged), self.me, None, now, clock=0, pull_after=0.0)
+            self.wants.add(damaged, None, self.me, None, now, clock=0, pull_after=0.0)
         if len(self.log):
             self.sync.start(now)
 

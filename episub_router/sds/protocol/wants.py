@@ -41,14 +41,15 @@ at 50 % loss the slowest delivery in a hundred took 42 s in place of 26."""
 
 @dataclass(slots=True)
 class Want:
-    """A missing message. `blamed` referred to it first, `sources` should have it.
+    """A missing message of `author`, where it is known. `blamed` referred to it first, `sources`
+    should have it.
 
     Its clock is at most `clock`, that of what referred to it. `lacking` are peers that don't have
     it, each with the place up to which it has purged messages. `before`: those that may have had it
     have purged nothing that our log would hold.
     """
 
-    entry: HistoryEntry
+    author: SenderId | None
     since: Time
     blamed: SenderId
     clock: int
@@ -99,7 +100,8 @@ class Wants:
 
     def add(
         self,
-        entry: HistoryEntry,
+        message_id: MessageId,
+        author: SenderId | None,
         blamed: SenderId,
         source: PeerRef | None,
         now: Time,
@@ -111,20 +113,21 @@ class Wants:
 
         `clock`: the message's own is at most this.
         """
-        message_id = entry.message_id
         want = self._wants.get(message_id)
         if want is None:
             if self._held.refuses(blamed) or not (self._held.fits() or self._yield_to(blamed)):
                 return False
-            want = self._wants[message_id] = Want(entry, now, blamed, clock)
+            want = self._wants[message_id] = Want(author, now, blamed, clock)
             self._held.add(blamed)
             self._pulls.set(message_id, now + pull_after * self._rng.uniform(1.0, 1.5))
             if self._params.repair:
-                self._repairs.set(message_id, now + self._request_delay(message_id))
+                low, high = self._params.repair_min * 1000, self._params.repair_max * 1000
+                delay = request_delay(self._me, message_id, int(low), int(high)) / 1000
+                self._repairs.set(message_id, now + delay)
             elapsed = self._group.elapsed(now)
             self._ends.set(message_id, elapsed + self._params.lost_after)
-        elif not want.entry.sender_id:
-            want.entry = entry
+        else:
+            want.author = want.author or author
         if source is not None and source not in want.sources:
             want.sources.insert(0, source)
             del want.sources[_MAX_SOURCES:]
@@ -209,7 +212,7 @@ class Wants:
             want = self._wants[message_id]
             del self._overdue[message_id]
             self._repairs.set(message_id, now + self._rearm(want, now))
-            taken.append(HistoryEntry(message_id, None, want.entry.sender_id))
+            taken.append(HistoryEntry(message_id, None, want.author))
         return tuple(taken)
 
     def poll(self, now: Time, comes: Callable[[int], bool]) -> list[Effect]:
@@ -264,10 +267,6 @@ class Wants:
     def _pull_retry(self, want: Want) -> float:
         base = PULL_RETRY * 2 ** min(want.pulls, 10)
         return float(min(base, self._params.pull_timeout) * self._rng.uniform(0.5, 1.0))
-
-    def _request_delay(self, message_id: MessageId) -> float:
-        low, high = int(self._params.repair_min * 1000), int(self._params.repair_max * 1000)
-        return request_delay(self._me, message_id, low, high) / 1000
 
     def _rearm(self, want: Want, now: Time) -> float:
         """Seconds until the group is asked again: ever more, at most as between comparisons."""

@@ -223,7 +223,7 @@ class SqliteStore:
                 if change.segment is not None and change.segment.count:
                     db.execute(  # the first of each is the one that counts
                         "UPDATE OR IGNORE message SET segment = ? WHERE channel = ? AND id = ?",
-                        (_number_of(change.segment), channel, message_id),
+                        (change.segment.key, channel, message_id),
                     )
                 if not change.outgoing:
                     db.execute(
@@ -600,10 +600,6 @@ class MemoryStore(SqliteStore):
 
 def _key(lamport: int | None, message_id: str) -> Key | None:
     return None if lamport is None else (lamport + SIGN, message_id)
-
-
-def _number_of(segment: Segment) -> bytes:
-    return segment.of + segment.index.to_bytes(4, "big")
 
 
 def _sum(*fields: str | int | bytes) -> bytes:

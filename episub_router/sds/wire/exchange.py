@@ -47,6 +47,10 @@ class ResponseStatus(IntEnum):
     TOO_MANY_REQUESTS = 4
     NOT_AUTHORIZED = 6
 
+    @classmethod
+    def _missing_(cls, value: object) -> ResponseStatus:
+        return cls.UNSPECIFIED
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -162,7 +166,7 @@ def decode_response(data: bytes) -> Response:
     if len(pb.items) > MAX_PAGE:
         raise SdsWireError("oversized", f"{len(pb.items)} items")
     return Response(
-        status=_status(pb.status),
+        status=ResponseStatus(pb.status),
         reason=pb.reason,
         items=tuple(
             StoredMessage(
@@ -244,10 +248,3 @@ def _id_from_pb(data: bytes) -> MessageId:
     if message_id is None:
         raise SdsWireError("malformed", "an id is neither a digest nor text")
     return message_id
-
-
-def _status(number: int) -> ResponseStatus:
-    try:
-        return ResponseStatus(number)
-    except ValueError:
-        return ResponseStatus.UNSPECIFIED
