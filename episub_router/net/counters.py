@@ -155,15 +155,19 @@ ADVICE: dict[Enum, str] = {
 """By reason: what it means, and what to do."""
 
 
-class CapacityWarnings:
-    """Logs one line for each kind of drop and minute, with how many there were."""
+class DropLog:
+    """Logs each drop at DEBUG, and those that somebody can do something about as one WARNING for
+    each kind and minute, with how many there were."""
 
     def __init__(self) -> None:
         self._next: dict[Enum, float] = {}
         self._count: Counter[Enum] = Counter()
 
     def counted(self, reason: Enum, count: int) -> None:
-        """`count` more were dropped for `reason`."""
+        """`count` more of `reason`."""
+        if reason in ORDINARY:
+            return
+        logger.debug("%s: %d", reason.value, count)
         advice = ADVICE.get(reason)
         if advice is None:
             return

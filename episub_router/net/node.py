@@ -23,7 +23,7 @@ from episub_router.net.address_book import AddressBook
 from episub_router.net.connections.dialer import Dialer
 from episub_router.net.connections.idle import IdleConnections
 from episub_router.net.connections.silence import SilenceWatch
-from episub_router.net.counters import ORDINARY, CapacityWarnings, Counters
+from episub_router.net.counters import ORDINARY, Counters, DropLog
 from episub_router.net.discovery.bootstrap import Bootstrap
 from episub_router.net.discovery.rendezvous import Discovery, Rendezvous
 from episub_router.net.events import TopicEvents
@@ -72,7 +72,7 @@ class NodeParts:
         self.counters = counters
         self.news_only: set[str] = set()
         """Topics that the application is about to join, and wants no history of."""
-        counters.listen(CapacityWarnings().counted)
+        counters.listen(DropLog().counted)
         self.peers = peers = PeerTable(pubsub, router_params, counters, offers_episub=offers_episub)
         self.events = TopicEvents()
         self.mesh = Mesh(host.get_network(), self.events)

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from episub_router import EpisubRouter, PubsubParams, ReaderBehind, ResilientPubsub
+from tests.docs.snippets import ROOT
 from tests.hosts import PATIENCE, connect, receive, running_nodes
 from tests.router.overlays import TOPIC, router
 
@@ -51,6 +52,18 @@ async def test_a_reader_that_is_behind_is_an_event_and_a_line(
         with trio.fail_after(PATIENCE):
             assert await anext(events) == ReaderBehind(TOPIC, 1)
     assert "this node's reader is behind: 1 messages dropped so far" in caplog.text
+
+
+def test_every_logger_is_documented() -> None:
+    text = (ROOT / "docs" / "logging.md").read_text()
+    package = ROOT / "episub_router"
+    loggers = {
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+        for path in package.rglob("*.py")
+        if "getLogger(__name__)" in path.read_text()
+    }
+    assert len(loggers) >= 8
+    assert not [name for name in loggers if f"`{name}`" not in text]
 
 
 async def test_a_topic_that_nobody_subscribed_to() -> None:

@@ -23,7 +23,7 @@ from episub_router import (
     NotJoined,
     ResilientPubsub,
 )
-from episub_router.net.counters import CapacityWarnings, Reason
+from episub_router.net.counters import DropLog, Reason
 from episub_router.net.events import MAX_WAITING, TopicEvents
 from episub_router.protocol.effects import DownReason
 from tests.hosts import PATIENCE, Node, connect, running_nodes
@@ -156,12 +156,17 @@ async def test_a_reader_that_is_behind_is_told_how_many_it_missed() -> None:
 async def test_one_line_for_each_kind_of_drop_and_minute(
     caplog: pytest.LogCaptureFixture, mock_clock: MockClock
 ) -> None:
-    warnings = CapacityWarnings()
-    for _ in range(3):
-        for _ in range(100):
-            warnings.counted(Reason.BACKLOG_FULL, 1)
-        warnings.counted(Reason.FRAMES_SENT, 1)
-        mock_clock.jump(61)
+    """And every drop at DEBUG."""
+    drops = DropLog()
+    with caplog.at_level(logging.DEBUG, "episub_router.net.counters"):
+        for _ in range(3):
+            for _ in range(100):
+                drops.counted(Reason.BACKLOG_FULL, 1)
+            drops.counted(Reason.FRAMES_SENT, 1)
+            drops.counted(Reason.REPLAYED, 2)
+            mock_clock.jump(61)
+    debug = [r.getMessage() for r in caplog.records if r.levelno == logging.DEBUG]
+    assert debug == 3 * [*100 * ["backlog-full: 1"], "replayed: 2"]
     lines = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert [line.split(": ")[:2] for line in lines] == [
         ["backlog-full", f"{count} since the last line"] for count in (1, 100, 100)
