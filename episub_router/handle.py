@@ -15,6 +15,7 @@ from multiaddr import Multiaddr
 
 from episub_router.addresses import parse_addresses
 from episub_router.host import FAREWELL, LOOPBACK, EpisubHost, frames_arrive, running
+from episub_router.metrics import served
 from episub_router.net.events import EventStream
 from episub_router.pubsub import ResilientPubsub
 from episub_router.pubsub.subscription import Item, Subscription
@@ -100,6 +101,7 @@ async def open(
     pubsub: ResilientPubsub | None = None,
     validator: Validator | None = None,
     history: bool = True,
+    metrics: int | None = None,
 ) -> AsyncIterator[TopicHandle]:
     """A handle on `topic`, for as long as the context lasts.
 
@@ -110,7 +112,8 @@ async def open(
 
     With `pubsub`, which runs with an `EpisubRouter`, the topic is another one of that node, and
     nothing of the above is given. `validator` judges each message, from the first on. `history` is
-    that of `ResilientPubsub.subscribe`.
+    that of `ResilientPubsub.subscribe`. `metrics` is a port of this machine that serves those of
+    the node to Prometheus.
 
     What the body raises comes out as itself. Leaving waits, at most two seconds, until the
     neighbours have what was published. Raises OSError for an address that can't be listened at,
@@ -120,6 +123,7 @@ async def open(
     check_type("router", router, EpisubRouter, optional=True)
     check_type("pubsub", pubsub, ResilientPubsub, optional=True)
     check_type("key_pair", key_pair, KeyPair, optional=True)
+    check_type("metrics", metrics, int, optional=True)
     if not (validator is None or callable(validator)):
         raise TypeError(f"validator must be a function or None, not {type(validator).__name__}")
     async with AsyncExitStack() as stack:
@@ -134,6 +138,9 @@ async def open(
             pubsub = node.pubsub
         elif topic in pubsub.topic_ids:
             raise ValueError(f"{topic!r} is subscribed already: its messages would be divided")
+        assert isinstance(pubsub.router, EpisubRouter)
+        if metrics is not None:
+            stack.enter_context(served(metrics, pubsub, pubsub.router))
         if validator is not None:
             pubsub.set_topic_validator(topic, validator, iscoroutinefunction(validator))
             stack.callback(pubsub.remove_topic_validator, topic)

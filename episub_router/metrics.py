@@ -8,9 +8,11 @@ docs/metrics-node.md has them all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import accumulate
 
 from libp2p.pubsub.pubsub import Pubsub
+from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -87,6 +89,23 @@ class NodeCollector(Collector):
                 delays.add_metric(own, buckets, pubsub.traffic.delay)
         yield from families.values()
         yield delays
+
+
+@contextmanager
+def served(port: int, pubsub: Pubsub, router: EpisubRouter) -> Iterator[None]:
+    """Serve the metrics of a node at http://127.0.0.1:port/metrics. Raises OSError for an occupied
+    port."""
+    registry = CollectorRegistry()
+    registry.register(NodeCollector(pubsub, router))
+    try:
+        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise OSError(f"can't serve metrics on port {port}: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def _families(

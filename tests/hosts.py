@@ -9,6 +9,7 @@ with `Node.crashed()` or asked for it with `Node.kill()`.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Literal
@@ -157,6 +158,11 @@ async def running_nodes(
         raise test_error
     if died:
         raise ExceptionGroup(f"{len(died)} of {count} nodes died during the test", died)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 async def connect(dialler: Node, listener: Node) -> None:

@@ -76,6 +76,7 @@ async def open(
     pubsub: ResilientPubsub | None = None,
     validator: Validator | None = None,
     history: bool = True,
+    metrics: int | None = None,
 ) -> AsyncIterator[AsyncioTopic]:
     """As `episub_router.open`, for asyncio. A `validator` that is a coroutine function runs in the
     asyncio loop, another one in trio's thread."""
@@ -96,6 +97,7 @@ async def open(
                 pubsub=pubsub,
                 validator=validator,
                 history=history,
+                metrics=metrics,
             )
         ) as below,
     ):

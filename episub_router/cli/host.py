@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from libp2p import new_host
 from libp2p.abc import IHost, IPubsubRouter
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import Service, background_trio_service
-from prometheus_client import CollectorRegistry, start_http_server
 
-from episub_router import EpisubRouter, NodeCollector, ResilientPubsub
+from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.addresses import check_free
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
 from episub_router.cli.quiet import quiet_libp2p
+from episub_router.metrics import served
 from episub_router.sds import StoreError
 
 
@@ -71,17 +71,12 @@ def served_metrics(port: int | None, pubsub: Pubsub, router: EpisubRouter) -> It
     if port is None:
         yield
         return
-    registry = CollectorRegistry()
-    registry.register(NodeCollector(pubsub, router))
-    try:
-        server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
-    except OSError as error:
-        raise CommandError(f"can't serve metrics on port {port}: {error.strerror}") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(served(port, pubsub, router))
+        except OSError as error:
+            raise CommandError(str(error)) from error
         yield
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @contextmanager

@@ -11,7 +11,8 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+from urllib.request import urlopen
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.children import child
 from tests.cli.processes import node_process
 from tests.docs import asgi
 from tests.docs.snippets import ROOT, snippets
+from tests.hosts import free_port
 
 EXAMPLES = ROOT / "docs" / "examples"
 PATIENCE = 120.0
@@ -138,20 +140,31 @@ async def answer(
 
 @pytest.mark.slow
 def test_the_quick_start(tmp_path: Path) -> None:
+    """Ten lines, with metrics and logs."""
     program = next(s for s in snippets(ROOT / "docs" / "quick-start.md") if s.language == "python")
-    assert len([line for line in program.text.splitlines() if line.strip()]) <= 16
-    (tmp_path / "hello.py").write_text(program.text.replace("9464", "0"))
+    assert len([line for line in program.text.splitlines() if line.strip()]) == 10
+    port = free_port()
+    (tmp_path / "hello.py").write_text(program.text.replace("9464", str(port)))
     command = [sys.executable, str(tmp_path / "hello.py")]
-    with child(command, stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdout is not None
-        address = first.stdout.readline().split()[-1]
-        with child([*command, address], stdout=subprocess.PIPE, text=True) as second:
-            assert second.stdout is not None
-            own = second.stdout.readline().split()[-1]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with child(command, **pipes) as first:
+        address = logged(first.stderr, "started: ")
+        with child([*command, address], **pipes) as second:
+            own = logged(second.stderr, "started: ")
             heard = ""
             while f"hello from {own}" not in heard:
                 heard = first.stdout.readline()
                 assert heard
+            with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+                assert b'gossipsub_mesh_peers{topic="news"} 1.0' in page.read()
+
+
+def logged(stderr: TextIO, what: str) -> str:
+    """The last word of the first line with `what` in it."""
+    for line in stderr:
+        if what in line:
+            return line.split()[-1]
+    raise AssertionError(f"{what!r} was not logged")
 
 
 def test_a_to_do_list_survives_kill_9(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ from episub_router.cli.main import main
 from tests import children
 from tests.children import child
 from tests.docs.snippets import ROOT
-from tests.hosts import PATIENCE, running_nodes
+from tests.hosts import PATIENCE, free_port, running_nodes
 from tests.router.overlays import TOPIC, router
 
 MONITORING = ROOT / "episub_router" / "monitoring"
@@ -62,11 +61,6 @@ def test_the_rules_are_rules() -> None:
 def test_the_command_prints_them(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metrics", f"--{file.partition('.')[0]}"]) == 0
     assert capsys.readouterr().out == (MONITORING / file).read_text()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.hosts

@@ -9,7 +9,7 @@ from libp2p.pubsub.pb.rpc_pb2 import Message
 import episub_router
 from episub_router import EpisubRouter, Joined, Lagged, NodeStopped, TopicHandle
 from episub_router.host import EpisubHost, running
-from tests.hosts import PATIENCE
+from tests.hosts import PATIENCE, free_port
 
 pytestmark = pytest.mark.hosts
 
@@ -55,6 +55,14 @@ async def test_what_is_published_last_arrives() -> None:
             for number in range(50):
                 await two.publish(bytes([number]))
         assert [await data_of(one) for _ in range(50)] == [bytes([n]) for n in range(50)]
+
+
+async def test_a_port_for_metrics_that_is_taken() -> None:
+    port = free_port()
+    async with episub_router.open("news", metrics=port):
+        with pytest.raises(OSError, match=f"can't serve metrics on port {port}: Address already"):
+            async with episub_router.open("news", metrics=port):
+                pass
 
 
 async def test_an_error_of_the_body_comes_out_as_itself() -> None:

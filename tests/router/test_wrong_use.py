@@ -90,6 +90,7 @@ async def test_what_can_not_be_subscribed(topic: Any, error: type[Exception], me
         ({"pubsub": EpisubRouter()}, TypeError, "pubsub must be a ResilientPubsub or None, not E"),
         ({"key_pair": b"key"}, TypeError, "key_pair must be a KeyPair or None, not bytes"),
         ({"validator": True}, TypeError, "validator must be a function or None, not bool"),
+        ({"metrics": "9464"}, TypeError, "metrics must be an int or None, not str"),
     ],
 )
 async def test_arguments_of_open(
