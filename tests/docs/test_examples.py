@@ -191,6 +191,6 @@ def test_a_to_do_list_survives_kill_9(tmp_path: Path) -> None:
 
 def test_every_example_is_run_and_listed() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
-    assert names == {*PRINTED, "two_processes", "pair", "fastapi_app", "todo"}
+    assert names == {*PRINTED, "two_processes", "pair", "fastapi_app", "todo", "relay"}
     text = Path(ROOT, "docs", "examples.md").read_text()
     assert all(f"(examples/{name}.py)" in text for name in names)
