@@ -1,4 +1,4 @@
-"""The wheel with a compiled core: EPISUB_COMPILE=1 pip install .
+"""What an index shows, and the wheel with a compiled core: EPISUB_COMPILE=1 pip install .
 
 Without EPISUB_COMPILE, and in editable installs, everything stays pure Python. `python
 hatch_build.py FOLDER` makes a compiled copy of the package, to be put on PYTHONPATH.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 SWITCH = "EPISUB_COMPILE"
 PACKAGE = "episub_router"
@@ -66,6 +68,37 @@ WITHOUT_ATTRIBUTE = ("NamedTuple", "Enum", "IntEnum", "ValueError")
 
 NEEDED = ("mypy[mypyc]>=2.0,<3", "setuptools>=75")
 """To compile."""
+
+
+HOME = "EPISUB_HOME"
+SPECIFICATION = "https://github.com/libp2p/specs/blob/master/pubsub/gossipsub/episub.md"
+
+
+class IndexPage(MetadataHookInterface):
+    """The README and the addresses beside it, which lead to the repository at EPISUB_HOME."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        home = os.environ.get(HOME, "").rstrip("/")
+        text = outside_of_repository((ROOT / "README.md").read_text(encoding="utf-8"), home)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        metadata["urls"] = {"Specification": SPECIFICATION}
+        if home:
+            metadata["urls"] |= {
+                "Homepage": home,
+                "Documentation": f"{home}/blob/HEAD/docs/index.md",
+                "Issues": f"{home}/issues",
+                "Changelog": f"{home}/blob/HEAD/CHANGELOG.md",
+            }
+
+
+def outside_of_repository(text: str, home: str) -> str:
+    """`text` of Markdown, whose links into the repository lead to `home`; where that is empty they
+    are words, and there are no pictures."""
+    for mark, folder in (("!", "raw"), ("", "blob")):
+        link = rf"{mark}\[([^\]]*)\]\((?!https?:|#|mailto:)([^)]+)\)"
+        kept = f"{mark}[\\1]({home}/{folder}/HEAD/\\2)" if home else "" if mark else r"\1"
+        text = re.sub(link, kept, text)
+    return text
 
 
 class CompiledCore(BuildHookInterface[Any]):

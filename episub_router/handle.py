@@ -106,9 +106,10 @@ async def open(
     """A handle on `topic`, for as long as the context lasts.
 
     A node is started for it: it joins through the full addresses in `bootstrap`, listens at
-    `listen` (by default on this machine only), and gives others the addresses in `announce`, by
-    default those that it listens at. `key_pair` is its identity, by default a new one. `router`
-    brings other parameters, discoveries and the like; it has its own `bootstrap`.
+    `listen` (by default on this machine only; RELAY/p2p-circuit is a place at a relay), and gives
+    others the addresses in `announce`, by default those that it listens at. `key_pair` is its
+    identity, by default a new one. `router` brings other parameters, discoveries and the like; it
+    has its own `bootstrap`.
 
     With `pubsub`, which runs with an `EpisubRouter`, the topic is another one of that node, and
     nothing of the above is given. `validator` judges each message, from the first on. `history` is

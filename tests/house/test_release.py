@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -74,3 +76,19 @@ def test_make_release_makes_all_of_it() -> None:
     )  # fmt: skip
     places = [made.index(step) for step in steps]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("home", ["", "https://forge.example/owner/name"])
+def test_links_of_the_index_page_lead_somewhere(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("hatchling")
+    hatch_build = runpy.run_path(str(ROOT / "hatch_build.py"))
+    monkeypatch.setenv("EPISUB_HOME", home)
+    metadata: dict[str, Any] = {}
+    hatch_build["IndexPage"](str(ROOT), {}).update(metadata)
+    text, urls = metadata["readme"]["text"], metadata["urls"]
+    targets = re.findall(r"\]\(([^)]+)\)", text)
+    assert targets
+    assert all(target.startswith(("https://", "#")) for target in targets)
+    assert (f"]({home}/blob/HEAD/docs/quick-start.md)" in text) == bool(home)
+    assert ("![" in text) == (f"]({home}/raw/HEAD/docs/results/copies.svg)" in text) == bool(home)
+    assert {"Homepage", "Documentation", "Issues"} <= set(urls) if home else len(urls) == 1
