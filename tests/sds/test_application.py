@@ -97,6 +97,7 @@ async def test_history_is_paged_from_both_ends_and_newcomers_choose_where_they_b
                     older += page
                 assert [m.id for m in reversed(older)] == sent[:-3]
                 assert (older[0].content, older[0].position) == (b"21", 0)
+                assert {m.sender for m in older} == {one.sender_id}
                 assert len(last.log) == 3
                 later = []
                 with trio.fail_after(PATIENCE):

@@ -82,6 +82,24 @@ async def first(channel: SdsChannel, count: int) -> AsyncIterator[ChannelMessage
             return
 
 
+async def test_segments_that_were_lost_are_fetched_and_older_ones_are_shown() -> None:
+    """Nobody was there when they were sent; a newcomer that begins later gets them from a peer."""
+    async with running_nodes(3, router=flood) as nodes, channels(nodes[:1], SMALL) as (one,):
+        sent = (await one.send(CONTENT)).id
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[1:2], SMALL) as (two,):
+            got = await next_of(two)
+            assert (got.id, got.content) == (sent, CONTENT)
+            await connect_all([(nodes[0], nodes[2])])
+            async with channels(nodes[2:], SMALL, join_last=0) as (three,):
+                await eventually(lambda: bool(three._driver._peers))
+                (shown,) = await three.older(limit=20)
+                assert (shown.id, shown.content) == (sent, CONTENT)
+                (last,) = await three.older(limit=1)
+                assert (last.id, last.readable) == (sent, False)
+                assert len(three.log) == 0
+
+
 async def test_more_segments_than_anyone_takes_are_not_sent() -> None:
     params = replace(QUICK, max_message=1024)
     async with running_nodes(1, router=flood) as nodes, channels(nodes, params) as (one,):

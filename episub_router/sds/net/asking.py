@@ -123,7 +123,7 @@ class Asker:
                 if received is None or (before is not None and item.key >= before):
                     continue
                 if self._intake.proves_id(received, self._channel_id, item.key):
-                    rows.append(item)
+                    rows.append(replace(item, sender_id=received.message.sender_id))
                     before = item.key
             more = response.next
             if more is None or len(rows) >= limit or (before is not None and more > before):
