@@ -22,7 +22,7 @@ from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 from tests.sds.test_application import Sealed, elsewhere, unreadable
 from tests.sds.test_channel import QUICK, TOPIC, channels, flood, next_of, subscribed
 
-SMALL = replace(QUICK, max_message=64 * 1024, max_content=600_000)
+SMALL = replace(QUICK, max_message=64 * 1024, max_content=600_000, pull_timeout=20.0)
 CONTENT = bytes(range(256)) * 2000
 CODEC = Interop().codec(QUICK, lambda: 10**12)
 
@@ -212,17 +212,18 @@ def test_a_segment_as_the_specification_has_it() -> None:
 async def test_a_reliable_channel_of_lip_173_sends_segments_only() -> None:
     """In nim-sds's schema, and without a field that only we know beside them."""
     interop = Interop(WireFormat.NIM, js_filter(100, 0.01), history=2, segments=True)
+    contents = [b"small", b"small", CONTENT, b"small", CONTENT]
     async with running_nodes(2, router=flood) as nodes:
         await connect_all([(nodes[0], nodes[1])])
         async with channels(nodes, SMALL, bind_sender=False, interop=interop) as (one, two):
             await subscribed(*nodes)
-            for content in (b"small", CONTENT):
+            for content in contents:
                 await one.send(content)
                 assert (await next_of(two)).content == content
             await one.send_ephemeral(b"typing")
             assert (await next_of(two)).content == b"typing"
             shown = await two.history()
-            assert [m.content for m in shown] == [b"small", CONTENT]
+            assert [m.content for m in shown] == contents
     codec = interop.codec(QUICK, lambda: 10**12)
     foreign = sds_pb2.NimSdsMessage(
         message_id="m", lamport_timestamp=7, channel_id="0", sender_id="nim"

@@ -13,6 +13,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from episub_router.sds.net.access import channel_of, store_key
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.delivery import TOMBSTONES
 from episub_router.sds.protocol.entry import Key, LogEntry, Restored
+from episub_router.sds.protocol.message import Segment
 from episub_router.sds.store import (
     Durability,
     MemoryStore,
@@ -218,6 +220,22 @@ def test_what_leaves_the_log_unread_is_kept_until_it_is_read(store: SqliteStore)
     assert [d.position for d in store.deliveries("c", 0, 10)] == [5]
     saved = store.load("c", "alice", 100)
     assert (saved.departed, saved.position) == ({"alice": 4}, 5)
+
+
+def test_what_was_sent_twice_has_two_sets_of_segments(store: SqliteStore) -> None:
+    """One that comes again while others are missing has no part in either."""
+
+    def segment(message_id: str, index: int) -> fx.Logged:
+        made = logged(message_id, int(message_id[1:]))
+        return replace(made, segment=Segment(bytes(32), index, 2, 9))
+
+    store.commit("c", [segment("m1", 0), segment("m2", 0), segment("m3", 1), segment("m4", 1)])
+    assert store.segments("c", "m2") == store.segments("c", "nobody") == {}
+    first = {0: (0, (1, "m1")), 1: (0, (3, "m3"))}
+    assert store.segments("c", "m1") == store.segments("c", "m3") == first
+    assert store.segments("c", "m4") == {1: (0, (4, "m4"))}
+    store.commit("c", [segment("m5", 0)])
+    assert store.segments("c", "m5") == {0: (0, (5, "m5")), 1: (0, (4, "m4"))}
 
 
 def test_no_id_makes_a_delivery_come_again(store: SqliteStore) -> None:

@@ -41,7 +41,8 @@ class UnreadableError(Exception):
 
 
 class Contents:
-    """Of one channel of one topic. `stored` finds messages by id, `segments` those of a content.
+    """Of one channel of one topic. `stored` finds messages by id, `segments` those of the content
+    of one.
 
     What is larger than a message goes in segments (LIP-243), of which the one that came last stands
     for the whole.
@@ -56,7 +57,7 @@ class Contents:
         channel_id: str,
         cipher: ContentCipher | None,
         stored: Callable[[Sequence[MessageId]], Awaitable[list[StoredMessage]]],
-        segments: Callable[[SenderId, Segment], Awaitable[SegmentPlaces]],
+        segments: Callable[[MessageId], Awaitable[SegmentPlaces]],
     ) -> None:
         self._codec = codec
         self._params = params
@@ -145,7 +146,7 @@ class Contents:
             for other in at_hand.values()
             if other.segment and other.segment.of == segment.of and other.sender_id in ("", sender)
         }
-        found |= await self._segments(sender, segment)
+        found |= await self._segments(message.message_id)
         missing = segment.count - len(found)
         if missing and segment.index == segment.count - 1:
             raise UnreadableError(f"{missing} of {segment.count} segments are missing")

@@ -35,7 +35,6 @@ from episub_router.sds.protocol.message import (
     MessageId,
     ReceivedMessage,
     Segment,
-    SenderId,
 )
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
@@ -416,8 +415,8 @@ class ChannelDriver:
         """Those of the messages that are logged, or that the application hasn't had."""
         return await self.of_store(SqliteStore.get, ids, unread=True)
 
-    async def _segments(self, sender: SenderId, segment: Segment) -> SegmentPlaces:
-        return await self.of_store(SqliteStore.segments, sender, segment)
+    async def _segments(self, message_id: MessageId) -> SegmentPlaces:
+        return await self.of_store(SqliteStore.segments, message_id)
 
     async def _republish(self, message_id: MessageId) -> None:
         for stored in await self.stored([message_id]):

@@ -50,11 +50,6 @@ class Segment:
         """What all segments of one content have in common."""
         return self.digest + self.count.to_bytes(4, "big") + self.length.to_bytes(4, "big")
 
-    @property
-    def key(self) -> bytes:
-        """Those bytes, and its number among them."""
-        return self.of + self.index.to_bytes(4, "big")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:

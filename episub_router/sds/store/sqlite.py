@@ -17,7 +17,7 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.delivery import TOMBSTONES
 from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
 from episub_router.sds.protocol.group import MEMBERS
-from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, Segment, SenderId
+from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, Segment
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
 from episub_router.sds.store.values import (
     Following,
@@ -221,10 +221,7 @@ class SqliteStore:
                 ).rowcount
                 self._counted(channel, added)
                 if change.segment is not None and change.segment.count:
-                    db.execute(  # the first of each is the one that counts
-                        "UPDATE OR IGNORE message SET segment = ? WHERE channel = ? AND id = ?",
-                        (change.segment.key, channel, message_id),
-                    )
+                    _add_segment(db, channel, change, change.segment)
                 if not change.outgoing:
                     db.execute(
                         "DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?",
@@ -361,13 +358,19 @@ class SqliteStore:
                 f"{self.path}: delivery {row[6]} is damaged; opened again, it is repaired"
             )
 
-    def segments(self, channel_id: str, sender: SenderId, segment: Segment) -> SegmentPlaces:
-        """The segments of the same content that there are."""
+    def segments(self, channel_id: str, message_id: MessageId) -> SegmentPlaces:
+        """The segments that there are of the content of which this message is one."""
         with named_errors(self.path):
+            row = self._db.execute(
+                "SELECT sender, segment FROM message WHERE channel = ? AND id = ?",
+                (channel_id, message_id),
+            ).fetchone()
+            if row is None or row[1] is None:
+                return {}
             found = self._db.execute(
                 "SELECT segment, lamport, id, position FROM message WHERE channel = ? "
-                "AND sender = ? AND segment >= ? AND segment < ?",
-                (channel_id, sender, segment.of, segment.of + b"\xff"),
+                "AND sender = ? AND segment BETWEEN ? AND ?",
+                (channel_id, row[0], row[1][:-4], row[1][:-4] + b"\xff" * 4),
             ).fetchall()
         return {int.from_bytes(r[0][-4:], "big"): (r[3], (r[1] + SIGN, r[2])) for r in found}
 
@@ -600,6 +603,24 @@ class MemoryStore(SqliteStore):
 
 def _key(lamport: int | None, message_id: str) -> Key | None:
     return None if lamport is None else (lamport + SIGN, message_id)
+
+
+def _add_segment(db: sqlite3.Connection, channel: str, change: fx.Logged, segment: Segment) -> None:
+    """Into the newest set of its content, or the next one where that is complete: what is said
+    twice has two. A second one of an index is ignored."""
+    find = (
+        "SELECT max(segment), count(*) FROM message WHERE channel = ? AND sender = ? "
+        "AND segment BETWEEN ? AND ?"
+    )
+    whose = (channel, change.entry.sender_id)
+    newest, _ = db.execute(find, (*whose, segment.of, segment.of + b"\xff" * 8)).fetchone()
+    of = newest[:-4] if newest else segment.of + bytes(4)
+    if db.execute(find, (*whose, of, of + b"\xff" * 4)).fetchone()[1] == segment.count:
+        of = segment.of + (int.from_bytes(of[-4:], "big") + 1).to_bytes(4, "big")
+    db.execute(
+        "UPDATE OR IGNORE message SET segment = ? WHERE channel = ? AND id = ?",
+        (of + segment.index.to_bytes(4, "big"), channel, change.message_id),
+    )
 
 
 def _sum(*fields: str | int | bytes) -> bytes:
