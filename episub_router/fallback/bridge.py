@@ -53,7 +53,7 @@ class Bridge(PeerListener):
             pubsub.get_message_id,
             note_link=node.mesh.notify,
             connect_to=self._exchange.connect_to,
-            is_bridged=node.payloads.has_subscribers,
+            is_bridged=node.payloads.subscribers,
             direct_peers=direct_peers,
         )
         self._gossip.own_record = node.framer.own_record

@@ -52,11 +52,11 @@ class ContainedGossipSub(MessageSender):
         *,
         note_link: Callable[[], None],
         connect_to: Callable[[Sequence[rpc_pb2.PeerInfo]], None],
-        is_bridged: Callable[[str], bool],
+        is_bridged: Callable[[str], object],
         direct_peers: Iterable[PeerInfo] = (),
     ) -> None:
         """`note_link` is called for each new mesh link, and `connect_to` with the peers in a PRUNE;
-        `is_bridged` says of a topic whether Episub brings its messages too."""
+        `is_bridged` has what brings the messages of a topic over Episub, too."""
         super().__init__(
             params.protocols,
             degree=params.degree,

@@ -84,11 +84,10 @@ class Inbound:
             self._refresh_subscription(peer.id, frame.topic)
         for message in frame.messages:
             admitted = self._admit(peer, frame.topic, message)
-            reports = self.large.reports
-            if reports is not None and isinstance(admitted, Piece | PieceAnnounce):
-                before = reports.here(frame.topic, admitted)
+            if isinstance(admitted, Piece | PieceAnnounce):
+                before = self.large.reports.here(frame.topic, admitted)
                 self.topics.feed(frame.topic, Received(peer.key, admitted))
-                reports.came(frame.topic, admitted, before)
+                self.large.reports.came(frame.topic, admitted, before)
             elif admitted is not None:
                 self.topics.feed(frame.topic, Received(peer.key, admitted))
         if frame.hops is not None:

@@ -36,13 +36,15 @@ times what is under way."""
 class LargeMessages:
     """Cuts this node's large messages, checks others' preambles, and puts messages together."""
 
-    def __init__(self, pubsub: Pubsub, counters: Counters, threshold: int, max_size: int) -> None:
-        """Messages of `threshold` bytes and more are cut (0: none), up to `max_size` taken."""
+    def __init__(
+        self, pubsub: Pubsub, counters: Counters, reports: LargeReports, threshold: int, most: int
+    ) -> None:
+        """Messages of `threshold` bytes and more are cut (0: none), up to `most` taken."""
         self._pubsub = pubsub
         self._counters = counters
-        self.reports: LargeReports | None = None
+        self.reports = reports
         self.threshold = threshold
-        self.max_size = min(max_size, MAX_SIZE)
+        self.max_size = min(most, MAX_SIZE)
         self._verified: dict[tuple[str, bytes], Preamble] = {}
 
     @cached_property
@@ -72,8 +74,7 @@ class LargeMessages:
         unsigned, pieces = cut(id, source_id(author), message.SerializeToString())
         envelope = sign_preamble(self._pubsub.sign_key, topic, unsigned, author, seqno)
         preamble = replace(unsigned, envelope=envelope)
-        if self.reports is not None:
-            self.reports.published(topic, preamble)
+        self.reports.published(topic, preamble)
         return PublishInPieces(preamble, pieces, message, size)
 
     def refusal(self, topic: str, preamble: Preamble) -> Reason | None:

@@ -8,6 +8,7 @@ from typing import Any
 from libp2p.peer.id import ID
 
 from episub_router.net.events import LargeProgress, LargeSent, TopicEvents
+from episub_router.net.peers import PeerListener, RemotePeer
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce, Preamble
 from episub_router.protocol.pieces.transfers import Transfer
 from episub_router.protocol.topic import Topic
@@ -22,7 +23,7 @@ _MAX_FOLLOWED = 64
 """Messages of this node, the last ones; chosen: as many as may be under way in a topic."""
 
 
-class LargeReports:
+class LargeReports(PeerListener):
     """Reports each step of a message once."""
 
     def __init__(self, events: TopicEvents, machines: Mapping[str, Topic]) -> None:
@@ -56,12 +57,11 @@ class LargeReports:
         put_last(self._sent, (topic, preamble.id), {}, _MAX_FOLLOWED)
         self._events.emit(LargeSent(topic, _bytes(preamble.id), preamble.size, 0))
 
-    def drained(self, peer: PeerId) -> None:
-        """All pieces that waited for `peer` have been sent."""
+    def pieces_sent(self, peer: RemotePeer) -> None:
         for (topic, id), peers in self._sent.items():
             transfer = self._transfer(topic, id)
-            if transfer is not None and peer not in peers and not transfer.lacked_by(peer):
-                peers[peer] = None
+            if transfer is not None and peer.key not in peers and not transfer.lacked_by(peer.key):
+                peers[peer.key] = None
                 size = transfer.preamble.size
                 self._events.emit(LargeSent(topic, _bytes(id), size, len(peers)))
 

@@ -84,9 +84,8 @@ class NodeParts:
         silence = SilenceWatch(host, peers)
         self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
         self._pinger = Pinger(host, counters, peers)
-        large = LargeMessages(pubsub, counters, threshold, router_params.max_message_size)
-        large.reports = reports = LargeReports(self.events, machines)
-        self.outbound.drained = reports.drained
+        reports = LargeReports(self.events, machines)
+        large = LargeMessages(pubsub, counters, reports, threshold, router_params.max_message_size)
         self.topics = TopicDriver(
             me,
             params,
@@ -117,7 +116,7 @@ class NodeParts:
             me, sources, counters, seed, self.book, self.events, self.topics.contacts_found
         )
         # They are notified in this order: the topics' machines before what waits is sent.
-        for part in (self.topics, self._bootstrap, self.outbound, self._dialer):
+        for part in (self.topics, self._bootstrap, self.outbound, self._dialer, reports):
             peers.listen(part)
 
     def trace_to(self, trace: NodeTrace) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -57,8 +56,6 @@ class Outbound(PeerListener):
         self._waiting: dict[bytes, RemotePeer] = {}
         """Peers with a queue that is full, and something that waits for room in it."""
         self._has_waiting = trio.Event()
-        self.drained: Callable[[bytes], None] = lambda peer: None
-        """Called with a peer that all waiting pieces were sent to."""
         self.flush_interval = PIECE_INTERVAL
         """Seconds between two looks for room."""
         self._sent = trio.Event()
@@ -106,7 +103,7 @@ class Outbound(PeerListener):
         """All pieces for `peer` that one step of the machine asked for were given to
         `send_piece`: until then it counts them as sent that are yet to come."""
         if not peer.pieces:
-            self.drained(peer.key)
+            self.peers.note_pieces_sent(peer)
 
     def send_rpc(self, peer: RemotePeer, rpc: Sendable) -> bool:
         """Send gossipsub's RPC; False if there is no room for it, or no stream to the peer."""
@@ -183,7 +180,7 @@ class Outbound(PeerListener):
         if not peer.backlog and peer.pieces:
             peer.pieces.flush(queue)
             if not peer.pieces and not amid:
-                self.drained(peer.key)
+                self.peers.note_pieces_sent(peer)
         if peer.backlog or peer.pieces:
             self._wait_for(peer)
 

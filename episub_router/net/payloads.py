@@ -201,10 +201,6 @@ class Payloads:
             key=ID.to_bytes,
         )
 
-    def has_subscribers(self, topic: str) -> bool:
-        """Whether a writable peer in `topic` speaks Episub."""
-        return bool(self.subscribers(topic))
-
     def receivers(self, topic: str) -> list[RemotePeer]:
         """Those that a message of ours in `topic` goes to at once."""
         machine = self.topics.joined(topic)

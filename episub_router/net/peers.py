@@ -176,6 +176,9 @@ class PeerListener:
     def rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
         """A round trip to `peer` took `rtt` seconds, or failed (None)."""
 
+    def pieces_sent(self, peer: RemotePeer) -> None:
+        """All pieces that waited for `peer` have been sent."""
+
     def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
         """`peer` is to be made writable; `for_others` if another node's message asked for it."""
 
@@ -402,6 +405,11 @@ class PeerTable:
         """A round trip to `peer` took `rtt` seconds, or failed (None)."""
         for listener in self._listeners:
             listener.rtt_measured(peer, rtt)
+
+    def note_pieces_sent(self, peer: RemotePeer) -> None:
+        """No piece waits for `peer` any more."""
+        for listener in self._listeners:
+            listener.pieces_sent(peer)
 
     def stall(self, peer: RemotePeer) -> None:
         """`peer` takes nothing from its queue: what waits for it is dropped."""

@@ -57,8 +57,8 @@ class PublishRoom:
     def __init__(
         self,
         params: RouterParams,
-        may_cut: Callable[[Sequence[str], int], bool] = lambda topics, size: False,
-        query: Callable[[str, RemotePeer], bool] = lambda topic, peer: False,
+        may_cut: Callable[[Sequence[str], int], bool],
+        query: Callable[[str, RemotePeer], bool],
     ) -> None:
         """`may_cut`: whether a message of these topics and size goes in pieces. `query` asks a
         peer for its list behind what it was sent, or returns False where it isn't a neighbour."""

@@ -51,6 +51,9 @@ class Log(PeerListener):
     def peer_lost(self, peer: RemotePeer) -> None:
         self.entries.append("lost")
 
+    def pieces_sent(self, peer: RemotePeer) -> None:
+        self.entries.append("pieces sent")
+
     def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
         self.entries.append("dial for others" if for_others else "dial")
 

@@ -26,7 +26,7 @@ class Publishing:
     def __init__(self, answers: dict[RemotePeer, float], nursery: trio.Nursery) -> None:
         self._answers = answers
         self._nursery = nursery
-        self.room = PublishRoom(RouterParams(), query=self._query)
+        self.room = PublishRoom(RouterParams(), lambda *_: False, self._query)
         self.room.add_receivers(lambda topic: answers)
 
     def _query(self, topic: str, peer: RemotePeer) -> bool:

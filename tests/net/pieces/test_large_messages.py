@@ -16,7 +16,9 @@ from libp2p.pubsub.pubsub import get_peer_and_seqno_msg_id
 
 from episub_router.net import large_messages
 from episub_router.net.counters import Counters, Reason
+from episub_router.net.events import TopicEvents
 from episub_router.net.large_messages import LargeMessages
+from episub_router.net.large_progress import LargeReports
 from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
 from episub_router.protocol.pieces.cutting import cut
@@ -44,7 +46,8 @@ class Lab:
         )
         self.pubsub = stand_in
         self.counters = Counters()
-        self.large = LargeMessages(stand_in, self.counters, 32 * KIB, 100 * KIB)
+        reports = LargeReports(TopicEvents(), {})
+        self.large = LargeMessages(stand_in, self.counters, reports, 32 * KIB, 100 * KIB)
 
     def cut(self, made: rpc_pb2.Message) -> PublishInPieces | None:
         return self.large.cut(made, self.pubsub.get_message_id(made), made.ByteSize())

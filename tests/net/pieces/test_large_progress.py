@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from types import SimpleNamespace
 
 from episub_router import LargeProgress, LargeSent
 from episub_router.net.events import TopicEvent, TopicEvents
@@ -51,11 +52,12 @@ def test_one_that_was_not_sent_all_counts_when_it_was() -> None:
     machine.pieces.not_sent(PIECES[0], b"left")
     machine.pieces.not_sent(PIECES[1], b"left")
     machine.handle(ev.Received(b"left", m.PieceGraft((m.PieceWant(b"id", 1),))), 2.0)
-    for peer in (b"left", b"stayed"):
-        reports.drained(peer)
+    left, stayed = (SimpleNamespace(key=key) for key in (b"left", b"stayed"))
+    for peer in (left, stayed):
+        reports.pieces_sent(peer)  # type: ignore[arg-type]
     assert log.entries == [LargeSent("t", b"id", PREAMBLE.size, count) for count in (0, 1)]
     machine.handle(ev.Received(b"left", m.PieceGraft((m.PieceWant(b"id", 2),))), 3.0)
-    reports.drained(b"left")
+    reports.pieces_sent(left)  # type: ignore[arg-type]
     assert log.entries[2:] == [LargeSent("t", b"id", PREAMBLE.size, 2)]
 
 
