@@ -96,7 +96,7 @@ def bounded_tree(delays: Any, root: int, room: Callable[[int], int]) -> Tree:
                 offers[to].append(by)
             ask(now, to)
         elif kind == "graft":
-            # Only a node with a parent offers, so that no circle can form.
+            # Only a node with a parent offers, so that no cycle can form.
             kept = tree.children[to]
             leaf = next((child for child in kept if not room(child)), None)
             if len(kept) >= room(to) > 0 and room(by) and leaf is not None:

@@ -15,7 +15,18 @@ import pytest
 import episub_router
 from episub_router.sim.scenario import loading
 from tests.results import __main__ as program
-from tests.results.files import FOLDER, Result, digest, digests, read, rounded, write
+from tests.results import files
+from tests.results.files import (
+    FOLDER,
+    Result,
+    digest,
+    digests,
+    note_same,
+    read,
+    rounded,
+    same_as,
+    write,
+)
 from tests.results.recipes import RECIPES, SIMULATE, Recipe, simulated_rows
 from tests.results.tables import TABLES
 
@@ -62,6 +73,18 @@ def test_a_result_is_older_than_other_code(tmp_path: Path) -> None:
     source.with_suffix(".toml").write_text("nodes = 1\n")
     assert not made.is_current(tmp_path)
     assert not result().is_current(tmp_path)
+
+
+def test_a_result_is_of_code_that_gives_the_same_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SAME", tmp_path / "same.json")
+    files.SAME.write_text("{}")
+    note_same("protocol", "a", "b")
+    note_same("net", "a", "x")
+    note_same("protocol", "b", "c")
+    assert same_as("protocol", "c") == same_as("protocol", "a") == ["a", "b", "c"]
+    assert same_as("protocol", "x") == ["x"]
 
 
 def test_no_result_names_a_path() -> None:
