@@ -109,7 +109,7 @@ def overlay_snapshot(
                 tree.cost,
                 _id(tree.parents[1]) if len(tree.parents) > 1 else None,
             )
-            for source, tree in broadcast.trees.by_source.items()
+            for source, tree in broadcast.trees.items()
         ),
     )
 

@@ -14,7 +14,7 @@ SECOND = 1_000_000_000
 class AnswerParams:
     """How answers are made. Raises ValueError for values that can't be."""
 
-    window: float = param(10.0, unit="s", source="ours: ten heartbeats of gossipsub")
+    window: float = param(10.0, unit="s", source="chosen: ten heartbeats of gossipsub")
     """Messages published within it are answered together; the overlay is measured at its end."""
     patience: float = param(10.0, unit="s", source="the simulator's `traffic.settle`")
     """Time that a message is given to reach everybody."""
@@ -22,16 +22,16 @@ class AnswerParams:
     """Deliveries after this are late, and get a cause, as missing ones do."""
     silence: float = param(30.0, unit="s", source="three times the tracer's report interval")
     """A node whose trace ends this long before the run's counts as gone."""
-    longest: float = param(2_592_000.0, unit="s", source="ours: a month; a flipped bit is years")
+    longest: float = param(2_592_000.0, unit="s", source="chosen: a month; a flipped bit is years")
     """Events further than this from the middle of their run don't say when it begins or ends."""
-    looks: int = param(1_000, unit="looks", source="ours: more than a chart shows")
+    looks: int = param(1_000, unit="looks", source="chosen: more than a chart shows")
     """Measurements of the overlay at most, where a run has more windows."""
     lateness: float = param(3630.0, unit="s", source="the tracer's max_age, and 30 s to get there")
     """How far a stream's watermark is behind the latest event."""
     path_sources: int = param(100, unit="nodes", source="the simulator's PATH_SOURCES")
     """Nodes from which shortest paths are measured, at most."""
 
-    at_once: int = param(2, unit="tables", source="ours: a third one waits for others mostly")
+    at_once: int = param(2, unit="tables", source="chosen: a third one waits for others mostly")
     """Tables that are made at the same time."""
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ STATE = StructType(
 the hash of what was in it) or `known`."""
 
 ENDS = 200_000
-"""Ends of exchanges that are kept, about. Ours: a hundred each for 1,000 peers."""
+"""Ends of exchanges that are kept, about. Chosen: a hundred each for 1,000 peers."""
 
 
 @dataclass(frozen=True, slots=True)

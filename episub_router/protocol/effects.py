@@ -17,15 +17,12 @@ from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 class DropReason(Enum):
     """Why something received was not acted on. The value is the counter's name."""
 
-    HOPS_INVALID = "hops-invalid"  # A message or announcement with a hop count out of range
-    TTL_INVALID = "ttl-invalid"  # A walk with a time to live out of range
     NOT_NEIGHBOR = "not-neighbor"  # What only a neighbour may send, from a peer that is none
     NOT_JOINED = "not-joined"  # What came while the topic was being left
     VIEW_FULL = "view-full"  # A link refused for lack of room in the active view
     UNREACHABLE = "unreachable"  # A peer that was to become a neighbour and could not be reached
     UNSOLICITED = "unsolicited"  # An answer that nobody asked for
     ABOUT_SELF = "about-self"  # A message about this node itself that makes no sense
-    TOO_MANY_IDS = "too-many-ids"  # Ids beyond what one message may hold
     MISSING_FULL = "missing-full"  # Announcements beyond the table of missing messages
     GRAFT_NOT_CACHED = "graft-not-cached"  # Messages asked for that aren't cached any more
     GRAFT_REPEATED = "graft-repeated"  # Messages that a neighbour asked for too often
@@ -137,3 +134,23 @@ Effect: TypeAlias = (
     Send | Dial | Release | MeasureRtt | Deliver | Assembled | NeighborUp | NeighborDown | Ban
     | Dropped
 )  # fmt: skip
+
+
+class Outbox:
+    """Collects the effects of one machine, in order."""
+
+    __slots__ = ("effects",)
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+
+    def take_effects(self) -> list[Effect]:
+        """The effects since the last call; every event ends with this."""
+        effects, self.effects = self.effects, []
+        return effects
+
+    def send(self, peer: PeerId, message: Message) -> None:
+        self.effects.append(Send(peer, message))
+
+    def drop(self, peer: PeerId | None, reason: DropReason) -> None:
+        self.effects.append(Dropped(peer, reason))

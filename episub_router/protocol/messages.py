@@ -1,7 +1,8 @@
 """The protocol's messages, one frozen dataclass each (clause E42).
 
 The specification's envelope, a source and a sequence id, belongs to `wire`. Peers are named by id
-alone: their signed address records stay in the router's address book.
+alone: their signed address records stay in the router's address book. What comes from a peer is
+within the bounds of the wire format, which the driver checks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Every parameter of the protocol: what it does, its unit, default, and the source of the default.
 
 Sources: `spec` is episub.md r1; `HyParView` is Leitão, Pereira and Rodrigues, DSN 2007 (p. 9);
-`Plumtree` is their SRDS 2007 paper; `ours` is a choice of this project, with its reason. Values
-that nobody has a reason to change are constants beside the code that uses them.
+`Plumtree` is their SRDS 2007 paper; `chosen` and `measured` are choices of this
+project, each with its reason. Values that nobody has a reason to change are constants beside the
+code that uses them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import Enum
 from episub_router.util.params import check_numbers, param
 
 SEEN_MESSAGES = 65_536
-"""Bound of the ids known (E41). Ours: 300 s at over 200 messages/s."""
+"""Bound of the ids known (E41). Chosen: 300 s at over 200 messages/s."""
 
 
 ACTIVE_SLACK = 5
@@ -34,7 +35,7 @@ class EagerRepair(Enum):
 class MembershipParams:
     """Parameters of the overlay (E01-E21). Raises ValueError where values contradict."""
 
-    active_size: int = param(8, "peers", "ours: C_rand + C_near; spec: 7 at N = 10,000")
+    active_size: int = param(8, "peers", "chosen: C_rand + C_near; spec: 7 at N = 10,000")
     """Links that a node aims at: random ones, near ones, and spare ones of either kind."""
     random_links: int = param(4, "peers", "spec: C_rand = 4 at N = 10,000")
     """Links to random peers, which keep the overlay connected."""
@@ -68,7 +69,7 @@ class MembershipParams:
     rtt_advantage: float = param(2.0, "factor", "spec and GoCast: alpha = 2")
     """How many times nearer a peer must be to replace a neighbour."""
     rtt_min_gain: float = param(
-        0.005, "s", "ours: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
+        0.005, "s", "chosen: below 5 ms an RTT over py-libp2p measures CPU queueing, not distance"
     )
     """Least RTT that a replacement must save."""
 

@@ -6,7 +6,7 @@ _MEAN_GAIN = 1 / 8
 _SPREAD_GAIN = 1 / 4
 
 _LEAST_GROWTH = 1 / 16
-"""Share per sample. Ours: a way that has become twice as long counts as such after 12 samples."""
+"""Share per sample. Chosen: a way that has become twice as long counts as such after 12 samples."""
 
 
 class Rtt:

@@ -16,7 +16,7 @@ _PAGE = 2 << 20
 """Bytes of a large page."""
 
 WORTHWHILE = 64 << 20
-"""Bytes by which memory grows before it is looked at. Ours: a hundred pages or so."""
+"""Bytes by which memory grows before it is looked at. Chosen: a hundred pages or so."""
 
 _HUGEPAGE = 14
 _COLLAPSE = 25

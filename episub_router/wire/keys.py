@@ -8,13 +8,13 @@ from libp2p.crypto.rsa import RSAPublicKey
 from libp2p.peer.pb import crypto_pb2, envelope_pb2
 
 MAX_KEY_BYTES = 640
-"""Serialized; ours: an RSA key of 4,096 bits takes 558."""
+"""Serialized; chosen: an RSA key of 4,096 bits takes 558."""
 
 MAX_RSA_BITS = 4096
 """As py-libp2p and go-libp2p. A check takes 0.6 ms."""
 
 MAX_EXPONENT_BITS = 32
-"""Ours: keys have 65537 (17 bits). With 4,096 bits a check takes 100 times as long."""
+"""Chosen: keys have 65537 (17 bits). With 4,096 bits a check takes 100 times as long."""
 
 MIN_RSA_BITS = 2048
 """Of a preamble's author; as go-libp2p and libp2p's specification of peer ids."""

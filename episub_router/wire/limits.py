@@ -20,42 +20,42 @@ from episub_router.wire.keys import MAX_KEY_BYTES
 class WireLimits:
     """Bounds on everything in a frame that a remote peer chooses.
 
-    They keep the work and the memory that one frame can cost within bounds. What the core
-    does with values inside them is the core's own policy (`EpisubParams`).
+    They keep the work and the memory that one frame can cost within bounds; the core relies on
+    them, and checks none again.
     """
 
     max_rpc_bytes: int = param(DefaultMaxMessageSize, "bytes", "py-libp2p: DefaultMaxMessageSize")
-    max_topic_bytes: int = param(1024, "bytes of UTF-8", "ours: pubsub itself has no bound")
+    max_topic_bytes: int = param(1024, "bytes of UTF-8", "chosen: pubsub itself has no bound")
     max_message_id_bytes: int = param(
-        256, "bytes", "ours: from + seqno takes at most 50, custom id functions get room"
+        256, "bytes", "chosen: from + seqno takes at most 50, custom id functions get room"
     )
-    max_messages: int = param(64, "messages", "ours: a peer is sent a few messages at a time")
-    max_peers: int = param(64, "peers", "ours: four NODES answers of gossipsub's PX size, 16")
+    max_messages: int = param(64, "messages", "chosen: a peer is sent a few messages at a time")
+    max_peers: int = param(64, "peers", "chosen: four NODES answers of gossipsub's PX size, 16")
     max_records: int = param(
-        32, "records", "ours: their signatures take 2 ms (Ed25519) to 20 ms (RSA-4096) to check"
+        32, "records", "chosen: their signatures take 2 ms (Ed25519) to 20 ms (RSA-4096) to check"
     )
     max_record_bytes: int = param(
-        4096, "bytes", "ours: an RSA-4096 key, its signature and some 40 addresses"
+        4096, "bytes", "chosen: an RSA-4096 key, its signature and some 40 addresses"
     )
     max_proof_bytes: int = param(
-        2560, "bytes", "ours: an RSA-4096 key, its signature and the longest topic"
+        2560, "bytes", "chosen: an RSA-4096 key, its signature and the longest topic"
     )
     max_ids: int = param(
-        1000, "ids", "ours: ten times what the core sends; at most 10 ms of work per message"
+        MAX_IDS, "ids", "chosen: as protocol.messages.MAX_IDS; at most 1 ms of work per message"
     )
     max_sources: int = param(
-        128, "sources", "ours: 64 sources of a topic may have a tree; the core sends at most 100"
+        MAX_IDS, "sources", "chosen: 64 sources of a topic may have a tree; as max_ids"
     )
-    max_topics: int = param(128, "topics", "ours: topics that one asker may know of")
-    max_ttl: int = param(16, "hops", "ours: over twice HyParView's longest walk, 6")
-    max_hops: int = param(64, "hops", "ours: as protocol.messages.MAX_HOPS")
-    max_links: int = param(255, "links", "ours: far above any active view")
-    max_pieces: int = param(MAX_PIECES, "pieces", "ours: as protocol.piece_messages.MAX_PIECES")
-    max_piece_bytes: int = param(LARGEST_PIECE, "bytes", "ours: as pieces.cutting.LARGEST_PIECE")
-    max_wants: int = param(MAX_WANTS, "messages", "ours: those that can be under way")
-    max_seqno_bytes: int = param(64, "bytes", "ours: pubsub's specification has 8")
-    max_key_bytes: int = param(MAX_KEY_BYTES, "bytes", "ours: an RSA key of 4,096 bits takes 558")
-    max_signature_bytes: int = param(512, "bytes", "ours: what an RSA key of 4,096 bits makes")
+    max_topics: int = param(128, "topics", "chosen: topics that one asker may know of")
+    max_ttl: int = param(16, "hops", "chosen: over twice HyParView's longest walk, 6")
+    max_hops: int = param(MAX_HOPS, "hops", "chosen: as protocol.messages.MAX_HOPS")
+    max_links: int = param(255, "links", "chosen: far above any active view")
+    max_pieces: int = param(MAX_PIECES, "pieces", "chosen: as protocol.piece_messages.MAX_PIECES")
+    max_piece_bytes: int = param(LARGEST_PIECE, "bytes", "chosen: as pieces.cutting.LARGEST_PIECE")
+    max_wants: int = param(MAX_WANTS, "messages", "chosen: those that can be under way")
+    max_seqno_bytes: int = param(64, "bytes", "chosen: pubsub's specification has 8")
+    max_key_bytes: int = param(MAX_KEY_BYTES, "bytes", "chosen: an RSA key of 4,096 bits takes 558")
+    max_signature_bytes: int = param(512, "bytes", "chosen: what an RSA key of 4,096 bits makes")
 
     def __post_init__(self) -> None:
         for spec in fields(self):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 WINDOW = 128
-"""Frames; ours: four of py-libp2p's send queues (32), in which frames overtake each other."""
+"""Frames; chosen: four of py-libp2p's send queues (32), in which frames overtake each other."""
 
 
 class ReplayWindow:

@@ -6,8 +6,8 @@ from __future__ import annotations
 from hashlib import sha256
 
 SOURCE_BYTES = 8
-"""Ours: a peer id takes 38. Sources of one topic whose digests are equal share a tree; for a given
-source, finding such a key takes 2^64 tries."""
+"""Chosen: a peer id takes 38. Sources of one topic whose digests are equal share a tree; for a
+given source, finding such a key takes 2^64 tries."""
 
 
 def source_id(author: bytes) -> bytes | None:

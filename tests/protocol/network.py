@@ -1,7 +1,7 @@
 """A plain test loop: nodes of the core, links with a fixed delay, a heap of what is to come.
 
 Nodes are small ints. Every pair can connect; a dial takes three link delays. Deliveries,
-payload copies and drops are recorded for the tests to look at.
+payload copies and drops are recorded.
 """
 
 from __future__ import annotations

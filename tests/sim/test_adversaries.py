@@ -335,7 +335,7 @@ def test_made_up_sources_have_trees_and_are_not_measured() -> None:
     made_up = [m for m in it.simulation.records.messages if m.source == member]
     assert len(made_up) == 2 * (24.5 - 12.0) + 1
     node: Any = it.simulation.network.nodes[it.cast.rings[0].honest[0]]
-    assert sum(source >= INVENTED for source in node.topic.broadcast.trees.by_source) == 4
+    assert sum(source >= INVENTED for source in node.topic.broadcast.trees) == 4
     summary = it.summary()
     assert len(summary["messages"]["published"]) == 20
     assert summary["phases"][0]["messages"] == 20

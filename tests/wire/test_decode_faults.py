@@ -169,8 +169,8 @@ PARTLY_BAD = [
     ),
     (
         "too many sources",
-        pb.Graft(sources=[S1] * 129, standby=[S2] * 200),
-        m.Graft((), (S1,) * 128, (S2,) * 128),
+        pb.Graft(sources=[S1] * 101, standby=[S2] * 200),
+        m.Graft((), (S1,) * 100, (S2,) * 100),
         {F.TOO_MANY_SOURCES: 2},
     ),
     (
@@ -190,10 +190,10 @@ PARTLY_BAD = [
     (
         "too many roots",
         pb.Root(
-            roots=[pb.TreeRoot(source=S1, hops=1)] * 129,
+            roots=[pb.TreeRoot(source=S1, hops=1)] * 101,
             requests=[pb.RootRequest(source=S2)] * 500,
         ),
-        m.Root((m.TreeRoot(S1, 0, 1, 0.0),) * 128, (m.RootRequest(S2, 0),) * 128),
+        m.Root((m.TreeRoot(S1, 0, 1, 0.0),) * 100, (m.RootRequest(S2, 0),) * 100),
         {F.TOO_MANY_SOURCES: 2},
     ),
     (
@@ -216,14 +216,14 @@ PARTLY_BAD = [
     ),
     (
         "too many announced ids",
-        pb.IHave(summary=[line(b"i")] * 1001),
-        m.IHave((m.MessageSummary(b"i", 1),) * 1000),
+        pb.IHave(summary=[line(b"i")] * 101),
+        m.IHave((m.MessageSummary(b"i", 1),) * 100),
         {F.TOO_MANY_IDS: 1},
     ),
     (
         "too many grafted ids",
         pb.Graft(ids=[b"i"] * 5000),
-        m.Graft((b"i",) * 1000),
+        m.Graft((b"i",) * 100),
         {F.TOO_MANY_IDS: 1},
     ),
     (

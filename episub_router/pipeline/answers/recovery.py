@@ -33,7 +33,7 @@ _ENOUGH = 0.999
 _CLOSE = 0.05
 _AS_FAST = 1.5
 """A message is as fast as those before a fault if its p99 is at most this many times their median.
-Ours: twice what p99 varies by between messages of a calm run."""
+Chosen: twice what p99 varies by between messages of a calm run."""
 
 
 def recovery(

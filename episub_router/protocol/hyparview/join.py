@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.hyparview.overlay import SHARE, Overlay, Timer
+from episub_router.protocol.hyparview.overlay import Overlay, Timer
 from episub_router.protocol.hyparview.views import pick_some
 from episub_router.protocol.messages import (
     MAX_NODES,
@@ -40,21 +40,6 @@ MAX_CONTACTS = 64
 
 MAX_ASKED = 32
 """Peers asked for nodes that have yet to answer; the oldest is forgotten first."""
-
-NODES_GIVEN = 8
-"""Peers in a NODES at most. Chosen: three contacts name more than a joining node needs."""
-
-_SAMPLED = 2
-"""Random ones of those, unless a number was asked for: ids next to a given node can be made."""
-
-_NAMED_EACH = 2
-"""Peers named on either side of each ring. Chosen: the next one, and one should that fail."""
-
-MAX_RECENT_JOINERS = 1024
-"""Peers remembered that asked for nodes. Chosen: some 100 KB."""
-
-RECENT = 3600.0
-"""Seconds for which such a peer is named. Chosen: at rest a contact is asked each 30 minutes."""
 
 
 class JoinProcedure:
@@ -126,7 +111,7 @@ class JoinProcedure:
         del self._awaited[contact]
         if self._awaited or self._walking:
             return
-        if self._overlay.places is None:
+        if not self._overlay.params.ring_links:
             self._walk(now)
         else:
             self._walking = True
@@ -204,45 +189,12 @@ class JoinProcedure:
 
 
 class JoinHandler:
-    """What members do with the joins of others: GETNODES, JOIN and FORWARDJOIN (E03, E05-E07)."""
+    """What members do with the joins of others: JOIN and FORWARDJOIN (E05-E07)."""
 
-    __slots__ = ("_overlay", "recent_joiners")
+    __slots__ = ("_overlay",)
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
-        self.recent_joiners: dict[PeerId, Time] = {}
-        """When peers asked for nodes, oldest first. Empty without rings."""
-
-    def on_get_nodes(self, sender: PeerId, asked: GetNodes, now: Time) -> None:
-        """GETNODES: name peers next to the sender on rings, and a sample of both views (E03)."""
-        overlay = self._overlay
-        count = min(asked.count or NODES_GIVEN, NODES_GIVEN)
-        peers: list[PeerId] = []
-        if overlay.places is not None:
-            known = [*overlay.active, *overlay.passive, *self._recent(now)]
-            nearest = overlay.places.nearest(sender, dict.fromkeys(known), _NAMED_EACH)
-            peers = nearest[: count if asked.count else count - _SAMPLED]
-            self._note_joiner(sender, now)
-        peers += overlay.active.sample(overlay.rng, (count - len(peers)) // 2, sender, *peers)
-        peers += overlay.passive.sample(overlay.rng, count - len(peers), sender, *peers)
-        overlay.send(sender, Nodes(tuple(peers), overlay.params.join_ttl))
-
-    def _recent(self, now: Time) -> list[PeerId]:
-        joiners = self.recent_joiners
-        while joiners and now - next(iter(joiners.values())) >= RECENT:
-            del joiners[next(iter(joiners))]
-        return [peer for peer in joiners if not self._overlay.is_banned(peer, now)]
-
-    def _note_joiner(self, peer: PeerId, now: Time) -> None:
-        """Remember `peer` in place of the oldest, of its own group where that has its share."""
-        joiners, group_of = self.recent_joiners, self._overlay.group_of
-        joiners.pop(peer, None)
-        if len(joiners) >= MAX_RECENT_JOINERS:
-            group = group_of(peer)
-            like = [other for other in joiners if group is not None and group_of(other) == group]
-            has_share = len(like) >= SHARE * MAX_RECENT_JOINERS
-            del joiners[like[0] if has_share else next(iter(joiners))]
-        joiners[peer] = now
 
     def on_join(self, sender: PeerId, join: Join, now: Time) -> None:
         """JOIN: accept where there is room or the walk ends here, else pass it on (E05, E06).

@@ -15,7 +15,7 @@ from episub_router.protocol.hyparview.link_check import LinkCheck, Stabilization
 from episub_router.protocol.hyparview.neighbor import Neighbors
 from episub_router.protocol.hyparview.overlay import Overlay, Timer
 from episub_router.protocol.hyparview.proximity import Proximity
-from episub_router.protocol.hyparview.rings import Search
+from episub_router.protocol.hyparview.rings import Contact, Search
 from episub_router.protocol.hyparview.shuffle import ShuffleProcedure
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.types import GroupOf, PeerId, Time, ungrouped
@@ -54,7 +54,7 @@ class HyParView:
     """
 
     __slots__ = (
-        "_join", "_join_handler", "_link_check", "_neighbors", "_overlay", "_proximity",
+        "_contact", "_join", "_join_handler", "_link_check", "_neighbors", "_overlay", "_proximity",
         "_rate_limiter", "_search", "_shuffle", "_stabilization", "active", "joined", "passive",
     )  # fmt: skip
 
@@ -73,6 +73,7 @@ class HyParView:
         self.joined = False
         self._join = JoinProcedure(overlay)
         self._join_handler = JoinHandler(overlay)
+        self._contact = Contact(overlay)
         self._neighbors = Neighbors(overlay, self._on_refused)
         self._search = Search(overlay, self._join, self._neighbors)
         self._link_check = LinkCheck(overlay, self._on_link_failed)
@@ -296,8 +297,6 @@ class HyParView:
 
     def _on_message(self, sender: PeerId, message: msg.Message, now: Time) -> None:
         match message:
-            case msg.Join() | msg.ForwardJoin() | msg.Shuffle() | msg.Leave() if message.ttl < 0:
-                self._overlay.drop(sender, DropReason.TTL_INVALID)
             case msg.Neighbor():
                 self._on_neighbor(sender, message, now)
             case msg.Shuffle():
@@ -318,7 +317,7 @@ class HyParView:
             case msg.Leave():
                 self._on_leave(sender, message, now)
             case msg.GetNodes():
-                self._join_handler.on_get_nodes(sender, message, now)
+                self._contact.on_get_nodes(sender, message, now)
             case msg.Nodes():
                 self._on_nodes(sender, message, now)
 

@@ -173,7 +173,7 @@ class Neighbors:
             self._measuring[sender] = request
         elif params.near_links and len(self._measuring) < MAX_MEASURING:
             self._measuring[sender] = request
-            overlay.emit(MeasureRtt(sender))
+            overlay.effects.append(MeasureRtt(sender))
         else:
             overlay.reject(sender, DropReason.VIEW_FULL)
 

@@ -9,10 +9,10 @@ from random import Random
 from typing import TypeAlias
 
 from episub_router.protocol import effects as ef
-from episub_router.protocol.effects import DownReason, DropReason, Effect
+from episub_router.protocol.effects import DownReason, DropReason, Outbox
 from episub_router.protocol.hyparview.places import Places
 from episub_router.protocol.hyparview.views import ActiveView, Link, PassiveView
-from episub_router.protocol.messages import Disconnect, LinkKind, Message, Neighbor, NeighborRole
+from episub_router.protocol.messages import Disconnect, LinkKind, Neighbor, NeighborRole
 from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.rtt import Rtt, updated
 from episub_router.protocol.types import NEVER, GroupOf, PeerId, Time
@@ -89,17 +89,18 @@ class _DialInProgress:
         self.for_others = for_others
 
 
-class Overlay:
+class Overlay(Outbox):
     """Views, connections, timers and outgoing effects of one node in one topic."""
 
     __slots__ = (
-        "_connected", "_dial_time", "_dials", "_effects", "active", "banned_until", "group_of",
+        "_connected", "_dial_time", "_dials", "active", "banned_until", "group_of",
         "me", "name", "params", "passive", "places", "rng", "rounds", "timers",
     )  # fmt: skip
 
     def __init__(
         self, me: PeerId, name: str, params: MembershipParams, rng: Random, group_of: GroupOf
     ) -> None:
+        super().__init__()
         self.me = me
         self.name = name
         self.params = params
@@ -107,8 +108,7 @@ class Overlay:
         self.group_of = group_of
         self.active = ActiveView()
         self.passive = PassiveView(params.passive_size, SHARE, group_of)
-        rings = params.ring_links // 2
-        self.places = Places(name, rings, group_of) if rings else None
+        self.places = Places(name, params.ring_links // 2, group_of)
         self.timers: TimerMap[tuple[Timer, PeerId]] = TimerMap()
         self.rounds: dict[Timer, Trickle] = {}
         for timer, (least, most) in ROUNDS.items():
@@ -119,23 +119,8 @@ class Overlay:
         """Whether the connection is probed (`Connected`)."""
         self._dials: dict[PeerId, _DialInProgress] = {}
         self._dial_time: Rtt | None = None
-        self._effects: list[Effect] = []
 
-    # Effects and timers
-
-    def take_effects(self) -> list[Effect]:
-        """What was emitted since the last call."""
-        effects, self._effects = self._effects, []
-        return effects
-
-    def emit(self, effect: Effect) -> None:
-        self._effects.append(effect)
-
-    def send(self, peer: PeerId, message: Message) -> None:
-        self._effects.append(ef.Send(peer, message))
-
-    def drop(self, peer: PeerId | None, reason: DropReason) -> None:
-        self._effects.append(ef.Dropped(peer, reason))
+    # Timers
 
     def set_timer(self, timer: Timer, at: Time, peer: PeerId = None) -> None:
         self.timers.set((timer, peer), at)
@@ -207,7 +192,7 @@ class Overlay:
         if said is not None:
             link.update(said, now)
         self.active.add(peer, link)
-        self.emit(ef.NeighborUp(peer, kind))
+        self.effects.append(ef.NeighborUp(peer, kind))
 
     def drop_link(self, peer: PeerId, reason: DownReason, *, notify: bool, remember: bool) -> None:
         """Take `peer` out of the active view; `notify` it, and `remember` it as passive."""
@@ -216,7 +201,7 @@ class Overlay:
             return
         self.cancel_timer(Timer.ANSWER, peer)
         failed = reason is DownReason.FAILED
-        self.emit(ef.NeighborDown(peer, reason, link.last_activity if failed else NEVER))
+        self.effects.append(ef.NeighborDown(peer, reason, link.last_activity if failed else NEVER))
         if notify:
             self.send(peer, Disconnect())
         if remember:
@@ -229,13 +214,11 @@ class Overlay:
 
     def ring_neighbors(self, *others: PeerId) -> dict[PeerId, None]:
         """Those of the neighbours, and of `others`, that are next to this node on a ring."""
-        if self.places is None:
-            return {}
         return self.places.next_to(self.me, [*self.active, *others])
 
     def is_next_on_a_ring(self, peer: PeerId) -> bool:
         """Whether `peer`, no neighbour yet, is nearer on a ring than those that are."""
-        return self.places is not None and peer in self.ring_neighbors(peer)
+        return peer in self.ring_neighbors(peer)
 
     def kept_links(self) -> dict[PeerId, None]:
         """Links that no claim or nearness of another peer ends: those of rings, and the oldest
@@ -245,7 +228,7 @@ class Overlay:
         random = [peer for peer, link in self.active.items() if link.kind is LinkKind.RANDOM]
         others = [peer for peer in random if peer not in kept]
         missing = self.params.random_links - (len(random) - len(others))
-        if self.places is None and len(others) > missing:
+        if not self.params.ring_links and len(others) > missing:
             missing = (missing + 1) // 2
         kept.update(dict.fromkeys(others[: max(0, missing)]))
         counts = Counter([link.group for _, link in self.active.items() if link.group is not None])
@@ -304,7 +287,7 @@ class Overlay:
     def release(self, peer: PeerId) -> None:
         """Let the driver close the connection to `peer`, unless it is a neighbour's."""
         if peer not in self.active and peer in self._connected:
-            self.emit(ef.Release(peer))
+            self.effects.append(ef.Release(peer))
 
     def when_connected(
         self, peer: PeerId, action: Action, now: Time, *, for_others: bool = False
@@ -325,7 +308,7 @@ class Overlay:
                 action(False, now)
                 return
             dial = self._dials[peer] = _DialInProgress(now, for_others)
-            self.emit(ef.Dial(peer, for_others))
+            self.effects.append(ef.Dial(peer, for_others))
         dial.for_others = dial.for_others and for_others
         if len(dial.actions) >= _ACTIONS_PER_DIAL:
             action(False, now)

@@ -84,7 +84,7 @@ class Proximity:
         unmeasured = [peer for peer, link in overlay.active.items() if link.rtt is None]
         sampled = pick_some(overlay.rng, unmeasured, _MEASURED_FIRST)
         for peer in sampled or pick_some(overlay.rng, list(overlay.active), _MEASURED):
-            overlay.emit(MeasureRtt(peer))
+            overlay.effects.append(MeasureRtt(peer))
 
     def _replace(self, now: Time) -> None:
         """Ask the nearest passive peer for a link if it is near enough (E18)."""
@@ -145,7 +145,7 @@ class Proximity:
             self._overlay.release(sender)
         elif sender in self._probed:
             self._probed[sender] = True
-            self._overlay.emit(MeasureRtt(sender))
+            self._overlay.effects.append(MeasureRtt(sender))
 
     def on_rtt(self, peer: PeerId, rtt: float | None) -> None:
         if self._probed.pop(peer, False):

@@ -1,4 +1,4 @@
-"""Search: a node finds the peers next to it on each ring, and goes back to lost ones (E02).
+"""Search: a node finds the peers next to it on each ring, and goes back to lost ones (E02, E03).
 
 Contacts and ring neighbours are asked for nodes (GETNODES), and name the peers next to the asker
 that they know. Each answer leads to a nearer peer, which is asked in turn. Lost neighbours are sent
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from episub_router.protocol.hyparview.join import JoinProcedure
 from episub_router.protocol.hyparview.neighbor import Neighbors
-from episub_router.protocol.hyparview.overlay import Overlay, Timer
+from episub_router.protocol.hyparview.overlay import SHARE, Overlay, Timer
 from episub_router.protocol.hyparview.views import pick_some
-from episub_router.protocol.messages import LinkKind
+from episub_router.protocol.messages import GetNodes, LinkKind, Nodes
 from episub_router.protocol.types import PeerId, Time
 from episub_router.util.bounded import put_last
 
@@ -37,6 +37,61 @@ _MAX_TRIES = 20
 
 _LOST = 16
 """Lost neighbours remembered. Chosen: more than the hard bound of the active view."""
+
+NODES_GIVEN = 8
+"""Peers in a NODES at most. Chosen: three contacts name more than a joining node needs."""
+
+_SAMPLED = 2
+"""Random ones of those, unless a number was asked for: ids next to a given node can be made."""
+
+_NAMED_EACH = 2
+"""Peers named on either side of each ring. Chosen: the next one, and one should that fail."""
+
+MAX_RECENT_JOINERS = 1024
+"""Peers remembered that asked for nodes. Chosen: some 100 KB."""
+
+RECENT = 3600.0
+"""Seconds for which such a peer is named. Chosen: at rest a contact is asked each 30 minutes."""
+
+
+class Contact:
+    """Answers GETNODES (E03): each node is a contact of others."""
+
+    __slots__ = ("_overlay", "recent_joiners")
+
+    def __init__(self, overlay: Overlay) -> None:
+        self._overlay = overlay
+        self.recent_joiners: dict[PeerId, Time] = {}
+        """When peers asked for nodes, oldest first."""
+
+    def on_get_nodes(self, sender: PeerId, asked: GetNodes, now: Time) -> None:
+        """GETNODES: name peers next to the sender on rings, and a sample of both views (E03)."""
+        overlay = self._overlay
+        count = min(asked.count or NODES_GIVEN, NODES_GIVEN)
+        known = [*overlay.active, *overlay.passive, *self._recent(now)]
+        peers = overlay.places.nearest(sender, dict.fromkeys(known), _NAMED_EACH)
+        peers = peers[: count if asked.count else count - _SAMPLED]
+        self._note_joiner(sender, now)
+        peers += overlay.active.sample(overlay.rng, (count - len(peers)) // 2, sender, *peers)
+        peers += overlay.passive.sample(overlay.rng, count - len(peers), sender, *peers)
+        overlay.send(sender, Nodes(tuple(peers), overlay.params.join_ttl))
+
+    def _recent(self, now: Time) -> list[PeerId]:
+        joiners = self.recent_joiners
+        while joiners and now - next(iter(joiners.values())) >= RECENT:
+            del joiners[next(iter(joiners))]
+        return [peer for peer in joiners if not self._overlay.is_banned(peer, now)]
+
+    def _note_joiner(self, peer: PeerId, now: Time) -> None:
+        """Remember `peer` in place of the oldest, of its own group where that has its share."""
+        joiners, group_of = self.recent_joiners, self._overlay.group_of
+        joiners.pop(peer, None)
+        if len(joiners) >= MAX_RECENT_JOINERS:
+            group = group_of(peer)
+            like = [other for other in joiners if group is not None and group_of(other) == group]
+            has_share = len(like) >= SHARE * MAX_RECENT_JOINERS
+            del joiners[like[0] if has_share else next(iter(joiners))]
+        joiners[peer] = now
 
 
 class Search:
@@ -81,8 +136,6 @@ class Search:
     def learn(self, peers: Iterable[PeerId], now: Time) -> bool:
         """Take `peers` for candidates, and ask the nearest; False if there is none to ask."""
         overlay = self._overlay
-        if overlay.places is None:
-            return False
         known = dict.fromkeys([*self._candidates, *peers])
         self._candidates = dict.fromkeys(overlay.places.nearest(overlay.me, known, _REMEMBERED))
         return self._ask_nearest(now)

@@ -16,9 +16,6 @@ Entry = TypeVar("Entry")
 RTT_FAILURES = 3
 """Pings failed in a row after which a neighbour's RTT is infinite. Chosen: one may be chance."""
 
-_LISTED = 32
-"""Peers remembered of a neighbour's list; active views are smaller."""
-
 
 class Link:
     """The record of one neighbour."""
@@ -75,7 +72,7 @@ class Link:
         if described.role is NeighborRole.LIST:
             self.answered_at = now
             if not described.numbers_only:
-                self.peers = described.peers[:_LISTED]
+                self.peers = described.peers
 
 
 class _View(Generic[Entry]):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Effect, NeighborDown, NeighborUp
-from episub_router.protocol.messages import MAX_IDS, BroadcastMessage, Gossip, Graft, IHave
+from episub_router.protocol.messages import BroadcastMessage, Gossip, Graft, IHave
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.piece_messages import PIECE_MESSAGES, PieceAnnounce, PieceMessage
 from episub_router.protocol.pieces.machine import Pieces
@@ -50,7 +50,7 @@ class LargeBroadcast:
             if any(line.id in pieces for line in message.summary):
                 message = IHave(tuple(line for line in message.summary if line.id not in pieces))
         elif isinstance(message, Graft) and message.ids and peer in pieces.takers:
-            effects = pieces.offer(message.ids[:MAX_IDS], peer)
+            effects = pieces.offer(message.ids, peer)
             if effects:
                 message = replace(message, ids=tuple(id for id in message.ids if id not in pieces))
         return effects + plumtree.receive(peer, message, now)

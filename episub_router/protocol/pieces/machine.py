@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from episub_router.protocol import piece_messages as m
 from episub_router.protocol.effects import Assembled, DropReason, Effect
-from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.pieces.cutting import belongs, is_sound
+from episub_router.protocol.pieces.cutting import belongs
 from episub_router.protocol.pieces.pulling import FIRST_PATIENCE, KEPT_FOR, Pulling, patience
 from episub_router.protocol.pieces.state import (
     GREET,
@@ -141,12 +140,11 @@ class Pieces:
         if transfer is None:
             if preamble.id in transfers:
                 return
-            sound = is_sound(preamble)
-            if not sound or not transfers.make_room(preamble, peer, now):
+            if not transfers.make_room(preamble, peer, now):
                 state.drop(peer, DropReason.PREAMBLE_REFUSED)
-                self._want(peer, preamble.id, now) if sound else state.charge(peer, now)
+                self._want(peer, preamble.id, now)
                 return
-            transfer = Transfer(preamble, peer, min(max(1, message.hops), MAX_HOPS), now)
+            transfer = Transfer(preamble, peer, message.hops, now)
             transfers.add(transfer)
             self._on_new(peer, transfer, now)
         elif replace(preamble, envelope=None) != replace(transfer.preamble, envelope=None):
@@ -164,7 +162,7 @@ class Pieces:
         if peer in transfer.pulled:
             transfer.pulled[peer] &= message.have  # The rest doesn't come: it waits itself.
         if message.have:
-            transfer.vain.pop(peer, None)
+            transfer.unresponsive.pop(peer, None)
 
     def _on_new(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
         state = self._state
@@ -198,7 +196,7 @@ class Pieces:
             # The author has signed two preambles: that is no fault of those that pass them on.
             state.drop(peer, DropReason.PREAMBLE_REFUSED)
             return
-        bit = 1 << max(0, piece.index)
+        bit = 1 << piece.index
         tree = state.trees.get(transfer.preamble.source)
         pushes = tree is not None and tree.parent == peer and not transfer.pulled.get(peer, 0) & bit
         if tree is not None and pushes:
@@ -213,7 +211,7 @@ class Pieces:
             return
         transfer.add(piece, now)
         transfer.note_has(peer, bit)
-        transfer.vain.pop(peer, None)
+        transfer.unresponsive.pop(peer, None)
         if tree is not None:
             tree.carried = True
             for child in tree.children:
@@ -221,7 +219,7 @@ class Pieces:
         if pushes:
             self._pulling.ask_for_gaps(transfer, peer, piece.index, now)
         if not transfer.missing:
-            transfer.vain.clear()
+            transfer.unresponsive.clear()
             state.transfers.finish(transfer, now)
             state.timers.cancel((PULL, piece.id))
             self._building.judge_parent(transfer, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from episub_router.protocol.effects import DropReason
-from episub_router.protocol.piece_messages import MAX_WANTS, PieceWant
+from episub_router.protocol.piece_messages import PieceWant
 from episub_router.protocol.pieces.state import PiecesState
 from episub_router.protocol.pieces.transfers import Transfer, indices, mask_of
 from episub_router.protocol.pieces.tree_building import TreeBuilding
@@ -14,9 +14,6 @@ from episub_router.protocol.types import MessageId, PeerId, Time
 GIVE_UP_AFTER = 20.0
 """Seconds without a new piece after which a message is given up. Chosen: several times the longest
 patience, so that each neighbour was asked."""
-
-EMPTY_AFTER = 10.0
-"""Likewise where not one piece has come: a preamble costs its author nothing."""
 
 SLOWEST = 16 * 1024
 """Bytes a second that a message comes at, or it is given up: what a slow drip can't hold for
@@ -72,9 +69,8 @@ class Pulling:
         state, transfer = self._state, self._state.transfers.get(id)
         if transfer is None or transfer.whole_at is not None:
             return
-        waited = GIVE_UP_AFTER if transfer.have else EMPTY_AFTER
         longest = GIVE_UP_AFTER + transfer.preamble.size / SLOWEST
-        if now - transfer.moved_at >= waited or now - transfer.announced_at >= longest:
+        if now - transfer.moved_at >= GIVE_UP_AFTER or now - transfer.announced_at >= longest:
             state.transfers.give_up(transfer)
             state.drop(transfer.first_bringer, DropReason.MESSAGE_LOST)
             return
@@ -83,7 +79,7 @@ class Pulling:
         parent, strike = tree.parent, transfer.strikes
         transfer.strikes += 1
         unanswered = [peer for peer, mask in transfer.pulled.items() if mask]
-        transfer.vain.update(dict.fromkeys(unanswered))
+        transfer.unresponsive.update(dict.fromkeys(unanswered))
         transfer.pulled = dict.fromkeys(transfer.pulled, 0)
         wait, late = patience(transfer, now), now - transfer.announced_at >= OVERDUE
         if parent is not None and strike == 0 and not late:
@@ -100,12 +96,15 @@ class Pulling:
 
     def _ask_several(self, transfer: Transfer, late: bool) -> None:
         """Ask some neighbours for different pieces each: first those that said to have what is
-        missing, then those that said nothing, which may never answer; those that were asked in vain
-        last."""
-        has, vain, left = transfer.has, transfer.vain, transfer.missing
+        missing, then those that said nothing, which may never answer; unresponsive ones last."""
+        has, left = transfer.has, transfer.missing
 
         def despair(peer: PeerId) -> tuple[bool, bool, bool]:
-            return peer in vain, peer not in has, not has.get(peer, 0) & transfer.missing
+            return (
+                peer in transfer.unresponsive,
+                peer not in has,
+                not has.get(peer, 0) & transfer.missing,
+            )
 
         for peer in sorted(self._state.takers, key=despair)[:_AT_ONCE]:
             pieces = indices(has.get(peer, 0) & left or left)
@@ -128,7 +127,7 @@ class Pulling:
     def on_wants(self, peer: PeerId, wants: Sequence[PieceWant], now: Time) -> None:
         """`peer` asks for pieces: send those that are here, and say what is if some aren't."""
         state = self._state
-        for id, mask in wants[:MAX_WANTS]:
+        for id, mask in wants:
             transfer = state.transfers.get(id)
             if transfer is None:
                 state.drop(peer, DropReason.GRAFT_NOT_CACHED)

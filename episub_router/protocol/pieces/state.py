@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
 from episub_router.protocol import piece_messages as m
-from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
+from episub_router.protocol.effects import Outbox
 from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.pieces.narrow_tree import NarrowTrees
@@ -36,17 +36,18 @@ _USUAL_LINK = 0.1
 """Round-trip time of a neighbour for ranks where it isn't known, in seconds."""
 
 
-class PiecesState:
+class PiecesState(Outbox):
     """One node's part in the large messages of one topic; only this package uses it."""
 
     __slots__ = (
-        "_rtt_of", "belongs", "charge", "effects", "places", "takers", "timers", "transfers",
+        "_rtt_of", "belongs", "charge", "places", "takers", "timers", "transfers",
         "trees", "wanted",
     )  # fmt: skip
 
     def __init__(
         self, params: BroadcastParams, belongs: Belongs, rtt_of: RttOf, charge: Charge
     ) -> None:
+        super().__init__()
         self.places = params.piece_children
         self.belongs = belongs
         self._rtt_of = rtt_of
@@ -59,7 +60,6 @@ class PiecesState:
         self.timers: TimerMap[tuple[str, Hashable]] = TimerMap()
         """All timers of the machine: what is to be done, and for which source, message or peer."""
         self.trees = NarrowTrees(params.piece_children, self._forget_tree)
-        self.effects: list[Effect] = []
 
     def _forget_tree(self, source: SourceId) -> None:
         self.timers.cancel((ASK, source))
@@ -72,17 +72,6 @@ class PiecesState:
         """Our rank as a child of `parent`, which has this `rank`."""
         rtt = self._rtt_of(parent)
         return rank + _HOP + round((_USUAL_LINK if rtt is None else rtt) * 500)
-
-    def take_effects(self) -> list[Effect]:
-        """The effects since the last call, in order; every event ends with this."""
-        effects, self.effects = self.effects, []
-        return effects
-
-    def send(self, peer: PeerId, message: m.PieceMessage) -> None:
-        self.effects.append(Send(peer, message))
-
-    def drop(self, peer: PeerId | None, reason: DropReason) -> None:
-        self.effects.append(Dropped(peer, reason))
 
     def look_after(self, transfer: Transfer, at: Time) -> None:
         """Ask for what is missing of `transfer` at `at`, if nothing new comes till then."""

@@ -49,7 +49,8 @@ class Transfer:
 
     __slots__ = (
         "again", "announced_at", "first_bringer", "gap", "gaps_asked_at", "has", "have", "hops",
-        "late", "moved_at", "pieces", "preamble", "pulled", "strikes", "vain", "whole_at",
+        "moved_at", "out_of_order", "pieces", "preamble", "pulled", "strikes", "unresponsive",
+        "whole_at",
     )  # fmt: skip
 
     def __init__(self, preamble: Preamble, bringer: PeerId | None, hops: int, now: Time) -> None:
@@ -64,8 +65,8 @@ class Transfer:
         self.pulled: dict[PeerId, int] = {}
         """What was asked of which peer and hasn't come; 0 once all has, or others were asked."""
         self.again: dict[PeerId, int] = {}  # Pieces that neighbours asked for when they had them
-        self.vain: dict[PeerId, None] = {}  # Asked, and sent nothing since: asked after all others
-        self.late: dict[int, Time] = {}  # When pieces came that others had overtaken
+        self.unresponsive: dict[PeerId, None] = {}  # Asked, and sent nothing since: asked last
+        self.out_of_order: dict[int, Time] = {}  # When pieces came that others had overtaken
         self.moved_at = now  # When the last new piece came
         self.gap = 0.0  # Smoothed seconds between two pieces that came in turn; 0 before the second
         self.gaps_asked_at = now  # When the parent was last asked for what others had overtaken
@@ -86,7 +87,7 @@ class Transfer:
         """Keep `piece`, which is new and belongs here."""
         self.pieces[piece.index] = piece
         if self.have >> piece.index:
-            self.late[piece.index] = now
+            self.out_of_order[piece.index] = now
         elif self.have:
             waited = now - self.moved_at
             self.gap += _GAP_GAIN * (waited - self.gap) if self.gap else waited
@@ -105,7 +106,9 @@ class Transfer:
 
     def on_its_way(self, peer: PeerId, now: Time) -> int:
         """The pieces that `peer` missed as we did, and that went there before it could ask."""
-        late = [index for index, came_at in self.late.items() if now - came_at < _ON_ITS_WAY]
+        late = [
+            index for index, came_at in self.out_of_order.items() if now - came_at < _ON_ITS_WAY
+        ]
         return mask_of(late) & self.has.get(peer, 0)
 
     def lacked_by(self, peer: PeerId) -> int:
@@ -127,7 +130,7 @@ class Transfer:
         return True
 
     def forget_peer(self, peer: PeerId) -> None:
-        for table in (self.has, self.again, self.pulled, self.vain):
+        for table in (self.has, self.again, self.pulled, self.unresponsive):
             table.pop(peer, None)
 
 

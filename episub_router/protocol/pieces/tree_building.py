@@ -67,9 +67,9 @@ class TreeBuilding:
     def on_offer(self, peer: PeerId, message: m.PieceOffer, now: Time) -> None:
         """A neighbour has places, or has given us one."""
         trees = self._state.trees
-        for source, rank in message.offers[:MAX_TREES]:
+        for source, rank in message.offers:
             tree = trees.get(source) or trees.use(source, now)
-            if tree.own or not 0 <= rank < MAX_RANK:
+            if tree.own or rank >= MAX_RANK:
                 continue
             tree.offers[peer] = rank, now
             if tree.barred.get(peer, now) <= now + RETRY:
@@ -264,7 +264,7 @@ class TreeBuilding:
         if tree.parent == peer:
             tree.parent = None
         tree.bar(peer, now + RETRY)
-        for child in message.instead[: m.MAX_NAMED]:
+        for child in message.instead:
             if child in state.takers:
                 # Its rank isn't known; with children of our own we wait for its own word.
                 tree.offers.setdefault(child, (MAX_RANK, now))

@@ -18,13 +18,14 @@ from episub_router.protocol.plumtree.source_trees import SourceTrees
 from episub_router.protocol.plumtree.state import PlumtreeState
 from episub_router.protocol.plumtree.tree import Role
 from episub_router.protocol.standing import FIRST_COPY, FORGED_PAYLOAD
-from episub_router.protocol.types import PeerId, Time
+from episub_router.protocol.types import MessageId, PeerId, Time
 
 _FLOOD_PUBLISH_HOPS = 2
 """Links that a message without a tree of its own is flooded over: gossipsub's flood publishing, one
 link further. Measured: 1,000 nodes, 50 sources at the same moment."""
 
 Copies: TypeAlias = Mapping[PeerId, Copy]
+_New: TypeAlias = ev.Publish | Gossip | ev.PayloadAccepted
 
 
 class EagerPush:
@@ -46,46 +47,33 @@ class EagerPush:
     def on_publish(self, event: ev.Publish, now: Time) -> None:
         """The application publishes (E30)."""
         if event.id not in self._state.messages.seen:
-            message = self._state.messages.take(event.id)
-            message.tree = self._source_trees.choose_tree(event, now)
-            message.source, message.arrived_at = event.source, now
-            self._accept(message, event.payload, event.size, {}, now)
+            tree = self._source_trees.choose_tree(event, now)
+            self._accept(None, Copy(0, now, tree), event, now)
 
     def on_gossip(self, peer: PeerId, gossip: Gossip, now: Time) -> None:
         """GOSSIP from a driver without validation: new (E32) or a duplicate (E31)."""
-        state, id = self._state, gossip.id
-        state.note_copy(peer, id, now)
-        known = state.messages.seen.get(id)
-        if known is not None:
-            self._on_duplicate(peer, known, gossip.hops, now)
-            return
-        message = state.messages.take(id)
-        message.hops, message.tree = state.check_hops(peer, gossip.hops), gossip.tree
-        message.source, message.sender, message.arrived_at = gossip.source, peer, now
-        self._accept(message, gossip.payload, gossip.size, {}, now)
+        if self._is_first(peer, gossip.id, now):
+            self._accept(peer, Copy(gossip.hops, now, gossip.tree), gossip, now)
 
     def on_payload_arrived(self, event: ev.PayloadArrived, now: Time) -> None:
         """A copy has arrived: a duplicate, or to be validated first."""
-        state, peer = self._state, event.peer
-        state.note_copy(peer, event.id, now)
-        known = state.messages.seen.get(event.id)
+        peer, copy = event.peer, Copy(event.hops, now, event.tree)
+        is_first = self._is_first(peer, event.id, now)
+        if is_first and not self._state.messages.add_copy(peer, event.id, copy):
+            self._state.drop(peer, DropReason.PENDING_FULL)
+
+    def _is_first(self, peer: PeerId, id: MessageId, now: Time) -> bool:
+        """A copy of `id` came from `peer`: whether none was accepted yet."""
+        known = self._state.messages.seen.get(id)
+        self._state.note_copy(peer, id, now)
         if known is not None:
-            self._on_duplicate(peer, known, event.hops, now)
-        elif not state.messages.add_copy(peer, event.id, Copy(event.hops, now, event.tree)):
-            state.drop(peer, DropReason.PENDING_FULL)
+            self._on_duplicate(peer, known, now)
+        return known is None
 
     def on_payload_accepted(self, event: ev.PayloadAccepted, now: Time) -> None:
         """A copy has proved valid: accept it, and treat the other copies as duplicates."""
-        state, peer = self._state, event.peer
-        if event.id in state.messages.seen:
-            return
-        message = state.messages.take(event.id)
-        copies, message.copies = message.copies or {}, None
-        first = copies.pop(peer, Copy(1, now))
-        message.hops, message.tree = state.check_hops(peer, first.hops), first.tree
-        message.source, message.sender = event.source, peer
-        message.arrived_at = first.arrived_at
-        self._accept(message, event.payload, event.size, copies, now)
+        if event.id not in self._state.messages.seen:
+            self._accept(event.peer, None, event, now)
 
     def on_payload_rejected(self, event: ev.PayloadRejected, now: Time) -> None:
         """A copy has proved invalid: ask others at once for the message, if they announced it."""
@@ -127,22 +115,26 @@ class EagerPush:
         self._push(message, state.eager)
         self._lazy_push.add(message, now)
 
-    def _accept(
-        self, message: GossipMessage, payload: object, size: int, copies: Copies, now: Time
-    ) -> None:
-        """Deliver a new message and push it on, but not to the senders of other `copies`."""
-        state, peer = self._state, message.sender
+    def _accept(self, peer: PeerId | None, copy: Copy | None, new: _New, now: Time) -> None:
+        """Deliver a new message, and push it on, but not to those whose copies were validated
+        beside this one; without a `copy`, it was, too."""
+        state = self._state
+        message = state.messages.take(new.id)
+        copies, message.copies = message.copies or {}, None
+        validated = copies.pop(peer, None)
+        message.hops, message.arrived_at, message.tree = copy or validated or Copy(1, now)
+        message.sender, message.source = peer, new.source
         self._missing.on_first_copy(message)
-        state.messages.store(message, payload, size, now)
+        state.messages.store(message, new.payload, new.size, now)
         if peer is not None:
             state.standings.add(peer, FIRST_COPY, now)
-        state.effects.append(Deliver(message.id, payload, peer, message.hops))
+        state.effects.append(Deliver(message.id, new.payload, peer, message.hops))
         targets = self._targets(message, copies, now)
         for other in (*copies, peer):
             message.note_holder(other)
         self._push(message, targets)
-        for other, copy in copies.items():
-            self._on_duplicate(other, message, copy.hops, copy.arrived_at)
+        for other, duplicate in copies.items():
+            self._on_duplicate(other, message, duplicate.arrived_at)
         if message.tree is None:
             self._optimize(message)
         else:
@@ -196,10 +188,9 @@ class EagerPush:
                 self._state.send(peer, announcement)
                 message.note_holder(peer)
 
-    def _on_duplicate(self, peer: PeerId, message: GossipMessage, hops: int, at: Time) -> None:
+    def _on_duplicate(self, peer: PeerId, message: GossipMessage, at: Time) -> None:
         """Another copy from `peer`: PRUNE its link, even a lazy one, unless it is to push (E31)."""
         state, link = self._state, self._state.links.get(peer)
-        state.check_hops(peer, hops)  # Only to count it.
         if link is None:
             return
         tree = state.trees.get(message.tree)

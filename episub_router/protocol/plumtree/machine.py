@@ -64,17 +64,17 @@ class Plumtree:
         """Neighbours that push to us, in whichever tree; in the shared one those that did last."""
         newest = islice(self.store.recent(-NEVER, -NEVER), _NEWEST)
         shared = [m.sender for m in newest if m.tree is None and m.sender in self._state.links]
-        fresh = (tree for tree in self.trees if tree.is_fresh(now))
+        fresh = (tree for tree in self.trees.values() if tree.is_fresh(now))
         return [*dict.fromkeys([*shared, *(parent for tree in fresh for parent in tree.parents)])]
 
     def publishes_to(self) -> list[PeerId]:
         """Neighbours that a message of our own is pushed to."""
-        children = [child for tree in self.trees if tree.own for child in tree.children]
+        children = [child for tree in self.trees.values() if tree.own for child in tree.children]
         return [*dict.fromkeys(children or self.eager)]
 
     def pushes_to(self, peer: PeerId) -> bool:
         """Whether some payloads are pushed to `peer`."""
-        return peer in self.eager or any(peer in tree.children for tree in self.trees)
+        return peer in self.eager or any(peer in tree.children for tree in self.trees.values())
 
     def condemned(self, now: Time) -> list[PeerId]:
         """Neighbours that are to be banned."""

@@ -41,10 +41,10 @@ class MissingMessages:
         state = self._state
         link = state.links[peer]
         due = now + _LAG_FACTOR * link.lag + _LAG_MARGIN
-        for id, hops in state.capped(peer, message.summary):
+        for id, hops in message.summary:
             known = state.messages.seen.get(id)
             if known is None:
-                self._on_unknown(link, id, state.check_hops(peer, hops), now, due)
+                self._on_unknown(link, id, hops, now, due)
                 continue
             known.note_holder(peer, hops)
             link.note_lag(0.0)
@@ -178,10 +178,9 @@ class MissingMessages:
     def on_graft(self, peer: PeerId, message: Graft) -> None:
         """GRAFT: push to the sender from now on, and send the messages that it names (E36)."""
         state = self._state
-        ids = state.capped(peer, message.ids)
         if not (message.ids or message.sources or message.standby):
             state.eager[peer] = None
-        for id in ids:
+        for id in message.ids:
             stored = state.messages.get(id)
             if stored is None:
                 state.drop(peer, DropReason.GRAFT_NOT_CACHED)

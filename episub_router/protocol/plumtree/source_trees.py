@@ -12,7 +12,7 @@ from collections.abc import Container
 
 from episub_router.protocol.effects import Send
 from episub_router.protocol.events import Publish
-from episub_router.protocol.messages import MAX_IDS, Graft, Prune, Root, RootRequest, TreeRoot
+from episub_router.protocol.messages import Graft, Prune, Root, RootRequest, TreeRoot
 from episub_router.protocol.params import EagerRepair
 from episub_router.protocol.plumtree.message_cache import GossipMessage, next_hops
 from episub_router.protocol.plumtree.state import PlumtreeState, TreeTask
@@ -27,7 +27,7 @@ _REQUEST_INTERVAL = 5.0
 80 bytes a delivery from five sources on a plane, and add a tenth to p99 at 1 % churn a second."""
 _RETRY = 1.0  # Seconds until a source whose ROOT nobody answered sends another
 _CHOOSE_AFTER = 0.01  # Seconds after the first copy of a ROOT until the parent is chosen
-_SETTLE = 0.5  # Seconds until all copies of a ROOT, and messages in flight, are there. Chosen
+_REBALANCE_AFTER = 0.5  # Seconds until all copies of a ROOT, and of messages, are there. Chosen
 NEAR_WINDOW = 0.005
 """Seconds by which a much nearer parent may bring ROOT later. Measured: three sites: 3.5 copies
 between them in place of 12.5; 1,000 nodes on a plane: 0.2 ms more latency."""
@@ -43,18 +43,18 @@ class SourceTrees:
         self._epoch = epoch  # Where our rounds start: above those that others remember
 
     def fire(self, now: Time) -> None:
-        settled = []
+        rebalanced = []
         for task, source in self._state.timers.pop_due(now):
             tree = self._state.trees.get(source)
             if tree is None:
                 continue
-            if task is TreeTask.SETTLE:
-                settled.append(tree)
+            if task is TreeTask.REBALANCE:
+                rebalanced.append(tree)
             elif task is TreeTask.CHOOSE_PARENT and not tree.own:
                 self._choose_parent(tree, now)
             elif task is TreeTask.SEND_ROOT and tree.carried:
                 self._send_root(source, now)
-        self._tell(settled, settled=True)
+        self._tell(rebalanced, rebalanced=True)
 
     # The source
 
@@ -92,7 +92,7 @@ class SourceTrees:
             # We are no child, and don't begin after what others claim to be our round.
             tree.own, tree.round, tree.hops, tree.cost = True, self._epoch, 0, 0.0
             tree.parents, tree.offers = [], {}
-            self._settle_soon(tree, now)
+            self._schedule_rebalance(tree, now)
         tree.note_root(now)
         tree.round += 1
         self._flood([TreeRoot(source, tree.round, 1, 0.0)])
@@ -105,10 +105,9 @@ class SourceTrees:
 
     def on_root(self, peer: PeerId, message: Root, now: Time) -> None:
         """ROOT from `peer`: flood what is new, note what is another way to a known root."""
-        roots = self._state.capped(peer, message.roots)
-        for request in message.requests[:MAX_IDS]:
+        for request in message.requests:
             self._on_request(peer, request, now)
-        flooded = [e for root in roots if (e := self._note(peer, root, now))]
+        flooded = [e for root in message.roots if (e := self._note(peer, root, now))]
         if flooded:
             self._flood(flooded, peer)
 
@@ -120,9 +119,8 @@ class SourceTrees:
             return None
         if state.standings.is_bad(peer, now):
             return None
-        hops = state.check_hops(peer, root.hops)
-        cost = root.cost if 0 <= root.cost <= MAX_COST else MAX_COST  # NaN compares false, too.
-        offer, cost = Offer(now, cost), cost + state.link_delay(peer)
+        offer = Offer(now, min(root.cost, MAX_COST))
+        cost = offer.cost + state.link_delay(peer)
         if tree is not None and tree.is_fresh(now):
             if root.round < tree.round:
                 return None  # It is over; only a source that lost its count starts again.
@@ -132,13 +130,13 @@ class SourceTrees:
             return None
         tree = state.trees.use(source)
         tree.note_root(now)
-        tree.round, tree.hops, tree.cost, tree.offers = root.round, hops, cost, {peer: offer}
+        tree.round, tree.hops, tree.cost, tree.offers = root.round, root.hops, cost, {peer: offer}
         state.timers.set_earliest((TreeTask.CHOOSE_PARENT, source), now + _CHOOSE_AFTER)
-        return TreeRoot(source, root.round, next_hops(hops), cost)
+        return TreeRoot(source, root.round, next_hops(root.hops), cost)
 
     def _choose_parent(self, tree: Tree, now: Time) -> None:
         """Take who brought ROOT first, or one much nearer; a parent that was hardly later stays."""
-        self._settle_soon(tree, now)
+        self._schedule_rebalance(tree, now)
         offers = [(p, offer) for p, offer in tree.offers.items() if p in self._state.links]
         if not offers:
             return
@@ -195,7 +193,7 @@ class SourceTrees:
             if pushed or (each in holders and each not in tree.parents):
                 tree.note_served(each)
             elif each != peer and tree.note_missed(each, now):
-                self._settle_soon(tree, now)
+                self._schedule_rebalance(tree, now)
                 failed = failed or each == parent
         tree.parents = tree.parents[failed:]
         second = tree.parent
@@ -250,7 +248,7 @@ class SourceTrees:
         """Have `peer` push to us."""
         if tree.parent != peer:
             if tree.parent is not None or peer in tree.asked:
-                self._settle_soon(tree, now)
+                self._schedule_rebalance(tree, now)
             tree.take_parent(peer)
         self._tell([tree])
 
@@ -261,26 +259,26 @@ class SourceTrees:
         parent = tree.next_parent(self._state.links)
         if parent is not None:
             tree.take_parent(parent)
-            self._settle_soon(tree, now)
+            self._schedule_rebalance(tree, now)
         if not tree.is_feasible(parent):
             self.request_root(tree)
 
-    def _settle_soon(self, tree: Tree, now: Time) -> None:
+    def _schedule_rebalance(self, tree: Tree, now: Time) -> None:
         """Choose further parents and standbys, and leave former parents, a little later."""
-        self._state.timers.set((TreeTask.SETTLE, tree.source), now + _SETTLE)
+        self._state.timers.set((TreeTask.REBALANCE, tree.source), now + _REBALANCE_AFTER)
 
-    def _tell(self, trees: list[Tree], *, settled: bool = False) -> None:
-        """GRAFT the parents in `trees`. Once they have `settled`, choose further parents and
+    def _tell(self, trees: list[Tree], *, rebalanced: bool = False) -> None:
+        """GRAFT the parents in `trees`. Once they have `rebalanced`, choose further parents and
         standbys, and PRUNE all others."""
         state = self._state
         orders: dict[PeerId, tuple[list[SourceId], ...]] = {}
         for tree in trees:
             roles = tree.asked | dict.fromkeys(tree.parents, Role.PUSH)
-            if settled:
+            if rebalanced:
                 roles = tree.choose(state.links, state.params.parents)
             for peer in {**tree.asked, **roles}:
                 had, role = tree.asked.get(peer), roles.get(peer)
-                again = settled and peer in tree.parents[1:]
+                again = rebalanced and peer in tree.parents[1:]
                 if peer not in state.links or (had is role and not again):
                     continue
                 order = orders.setdefault(peer, ([], [], [], []))
@@ -302,7 +300,7 @@ class SourceTrees:
         """Offer a new neighbour the trees that carry messages: others may be of dead sources."""
         roots = [
             TreeRoot(tree.source, tree.round, next_hops(tree.hops), tree.cost)
-            for tree in self._state.trees
+            for tree in self._state.trees.values()
             if tree.is_fresh(now) and (tree.own or (tree.parent is not None and tree.proven))
         ]
         if roots:
@@ -311,9 +309,9 @@ class SourceTrees:
     def on_neighbor_down(self, peer: PeerId, now: Time) -> None:
         """A link ended (E40)."""
         lost = []
-        for tree in self._state.trees:
+        for tree in self._state.trees.values():
             if peer in tree.asked:
-                self._settle_soon(tree, now)
+                self._schedule_rebalance(tree, now)
             was_parent = tree.parent == peer
             tree.forget(peer)
             if was_parent and tree.is_fresh(now):
@@ -342,10 +340,11 @@ class SourceTrees:
         for tree in self._state.trees.named(message.sources):
             tree.children.pop(peer, None)
             if len(tree.parents) < self._state.params.parents and not tree.own:
-                self._settle_soon(tree, now)
+                self._schedule_rebalance(tree, now)
         for tree in self._state.trees.named(message.standby):
             tree.announce_to.pop(peer, None)
 
     def clear(self) -> None:
         """We left the topic; rounds go on if we come back."""
-        self._epoch = max([self._epoch, *(tree.round for tree in self._state.trees if tree.own)])
+        own = [tree.round for tree in self._state.trees.values() if tree.own]
+        self._epoch = max([self._epoch, *own])

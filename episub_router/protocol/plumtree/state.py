@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
-from episub_router.protocol.effects import Dropped, DropReason, Effect, Send
-from episub_router.protocol.messages import MAX_HOPS, MAX_IDS, BroadcastMessage, MessageSummary
+from episub_router.protocol.effects import Outbox
+from episub_router.protocol.messages import MAX_IDS, MessageSummary
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.message_cache import MessageCache
 from episub_router.protocol.plumtree.tree import Trees
@@ -87,18 +87,19 @@ class NeighborRecord:
 class TreeTask(IntEnum):
     CHOOSE_PARENT = 0
     SEND_ROOT = 1
-    SETTLE = 2
+    REBALANCE = 2
 
 
-class PlumtreeState:
+class PlumtreeState(Outbox):
     """One node's part in one topic's broadcast; only this package uses it."""
 
     __slots__ = (
-        "debtors", "eager", "effects", "first_link_at", "links", "messages", "params", "rtt_of",
+        "debtors", "eager", "first_link_at", "links", "messages", "params", "rtt_of",
         "standings", "timers", "trees",
     )  # fmt: skip
 
     def __init__(self, params: BroadcastParams, rtt_of: RttOf) -> None:
+        super().__init__()
         self.params = params
         self.rtt_of = rtt_of
         self.links: dict[PeerId, NeighborRecord] = {}  # The oldest first
@@ -109,18 +110,6 @@ class PlumtreeState:
         self.trees = Trees()
         self.timers: TimerMap[tuple[TreeTask, SourceId]] = TimerMap()
         self.standings = Standings()
-        self.effects: list[Effect] = []
-
-    def take_effects(self) -> list[Effect]:
-        """The effects since the last call, in order."""
-        effects, self.effects = self.effects, []
-        return effects
-
-    def send(self, peer: PeerId, message: BroadcastMessage) -> None:
-        self.effects.append(Send(peer, message))
-
-    def drop(self, peer: PeerId | None, reason: DropReason) -> None:
-        self.effects.append(Dropped(peer, reason))
 
     def note_copy(self, peer: PeerId, id: MessageId, now: Time) -> None:
         """A copy of `id` came from `peer`: it keeps its promise, if it gave one."""
@@ -132,19 +121,6 @@ class PlumtreeState:
         """Seconds that a message takes from `peer` to us."""
         rtt = self.rtt_of(peer)
         return UNKNOWN_DELAY if rtt is None else rtt / 2
-
-    def check_hops(self, peer: PeerId, hops: int) -> int:
-        """`hops` brought into range: the message may be valid though its hop count is not."""
-        if 1 <= hops <= MAX_HOPS:
-            return hops
-        self.drop(peer, DropReason.HOPS_INVALID)
-        return min(max(1, hops), MAX_HOPS)
-
-    def capped(self, peer: PeerId, entries: tuple[T, ...]) -> tuple[T, ...]:
-        """As many entries of a message of `peer` as one may hold."""
-        if len(entries) > MAX_IDS:
-            self.drop(peer, DropReason.TOO_MANY_IDS)
-        return entries[:MAX_IDS]
 
 
 def batched(entries: Sequence[T]) -> Iterator[tuple[T, ...]]:

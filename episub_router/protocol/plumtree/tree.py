@@ -159,58 +159,42 @@ class Tree:
             service.missed = max(0, service.missed - 1)
 
 
-class Trees:
-    """The trees of sources that a node takes part in, the least recently used first."""
+class Trees(dict[SourceId, Tree]):
+    """The trees that a node takes part in, by source, the least recently used first."""
 
-    __slots__ = ("by_source",)
-
-    def __init__(self) -> None:
-        self.by_source: dict[SourceId, Tree] = {}
-
-    def __len__(self) -> int:
-        return len(self.by_source)
-
-    def __iter__(self) -> Iterator[Tree]:
-        return iter(self.by_source.values())
-
-    def get(self, source: SourceId | None) -> Tree | None:
-        return self.by_source.get(source)
+    __slots__ = ()
 
     def named(self, sources: Sequence[SourceId]) -> Iterator[Tree]:
-        """Those of `sources` that are known; of the first `MAX_IDS`."""
-        for source in sources[:MAX_IDS]:
-            tree = self.by_source.get(source)
-            if tree is not None:
-                yield tree
+        """Those of `sources` that are known."""
+        for source in sources:
+            if source in self:
+                yield self[source]
 
     def use(self, source: SourceId) -> Tree:
         """The tree of `source`, new if there is none; it becomes the last to be forgotten."""
-        tree = self.by_source.get(source)
+        tree = self.get(source)
         if tree is None:
             tree = Tree(source)
-            if len(self.by_source) >= MAX_TREES:
+            if len(self) >= MAX_TREES:
                 # One that never carried a message, as anyone can send ROOTs; then one of the
                 # neighbour that brought the most.
-                others = [each for each in self if not each.own]
+                others = [each for each in self.values() if not each.own]
                 brought = Counter(each.parent for each in others)
                 if others:
                     worst = min(others, key=lambda each: (each.proven, -brought[each.parent]))
-                    del self.by_source[worst.source]
-        put_last(self.by_source, source, tree, MAX_TREES)
+                    del self[worst.source]
+        put_last(self, source, tree, MAX_TREES)
         return tree
 
     def count_proven(self, share: int, now: Time) -> int:
         """Our own trees, and those that carry messages: `share` of each parent at most, or invented
         sources took all the room."""
-        fresh = [tree for tree in self if tree.is_fresh(now)]
+        fresh = [tree for tree in self.values() if tree.is_fresh(now)]
         brought = Counter(tree.parent for tree in fresh if tree.proven and not tree.own)
         return sum(tree.own for tree in fresh) + sum(min(n, share) for n in brought.values())
 
     def nearest(self, links: Container[PeerId], now: Time) -> Tree | None:
         """The tree of the nearest source, of those that stand."""
-        standing = (tree for tree in self if tree.proven and tree.stands(now))
+        standing = (tree for tree in self.values() if tree.proven and tree.stands(now))
         linked = (tree for tree in standing if tree.parent in links)
         return min(linked, key=lambda tree: tree.cost, default=None)
-
-    def clear(self) -> None:
-        self.by_source.clear()

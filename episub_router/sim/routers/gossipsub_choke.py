@@ -21,10 +21,10 @@ CHOKE, UNCHOKE = "choke", "unchoke"
 _SAMPLES = 3
 """Copies of a peer that make a statistic. simsub's episub experiments: choke-min-samples 3."""
 _FASTER_SHARE = 0.5
-"""PR 413, IHAVE Message Percentage: of the messages, announced before they came. Ours: half."""
+"""PR 413, IHAVE Message Percentage: of the messages, announced before they came. Chosen: half."""
 _ASK_AGAIN = 1.0
 """Seconds until a message is asked of another peer, too. PR 681, Limiting Concurrent IWANTs, leaves
-the number open; ours: one request at a time, for a heartbeat."""
+the number open; chosen: one request at a time, for a heartbeat."""
 
 
 class _Arrival:

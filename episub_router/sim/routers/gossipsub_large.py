@@ -32,7 +32,7 @@ _RATE = 2.5e6
 _RATE_GAIN = 0.3
 """Likewise: the weight of a new sample."""
 _FORGOTTEN_AFTER = 120.0
-"""Seconds after which nothing is noted of a message any more. Ours: gossipsub's usual seen time."""
+"""Seconds after which nothing is noted of a message. Chosen: gossipsub's usual seen time."""
 _MARGIN = 0.25, 1.05
 """Seconds, and share of the time that a message should take; nim-libp2p, bandwidth.nim."""
 

@@ -10,10 +10,11 @@ import pytest
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Effect
 from episub_router.protocol.hyparview import HyParView, Places, place
-from episub_router.protocol.hyparview.join import MAX_RECENT_JOINERS, NODES_TIMEOUT, RECENT
+from episub_router.protocol.hyparview.join import NODES_TIMEOUT
 from episub_router.protocol.hyparview.link_check import LIST_TIMEOUT
 from episub_router.protocol.hyparview.neighbor import NEIGHBOR_TIMEOUT
 from episub_router.protocol.hyparview.overlay import ROUNDS, Timer
+from episub_router.protocol.hyparview.rings import MAX_RECENT_JOINERS, RECENT
 from episub_router.protocol.messages import (
     Disconnect,
     GetNodes,
@@ -314,8 +315,8 @@ def test_a_flood_of_joiners_is_bounded_and_one_prefix_has_a_share() -> None:
     effects = machine.handle(ev.Received("asker", GetNodes(4)), 2.0)
     ((_, answer),) = sent(effects, Nodes)
     assert len(answer.peers) == 4
-    assert len(machine._join_handler.recent_joiners) == MAX_RECENT_JOINERS
-    assert set(PEERS) <= set(machine._join_handler.recent_joiners)
+    assert len(machine._contact.recent_joiners) == MAX_RECENT_JOINERS
+    assert set(PEERS) <= set(machine._contact.recent_joiners)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 
 from episub_router.protocol.effects import DownReason, DropReason, Effect, NeighborDown, NeighborUp
 from episub_router.protocol.messages import (
-    MAX_HOPS,
     Gossip,
     Graft,
     LinkKind,
@@ -84,15 +83,6 @@ def test_strangers_bring_no_root() -> None:
     branch = Branch("a")
     assert drops(branch.receive("x", root())) == [DropReason.NOT_NEIGHBOR]
     assert branch.machine.next_deadline() == NEVER
-
-
-def test_impossible_hops_of_a_root_are_counted_and_brought_into_range() -> None:
-    branch = Branch("a", "b")
-    effects = branch.receive("a", root(hops=0, cost=0.0))
-    assert drops(effects) == [DropReason.HOPS_INVALID]
-    assert sent(effects) == [("b", root(hops=2, cost=UNKNOWN))]
-    effects = branch.receive("a", root(round=2, hops=10**6))
-    assert sent(effects) == [("b", root(round=2, hops=MAX_HOPS, cost=UNKNOWN))]
 
 
 # The parent

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import Deliver, DropReason, NeighborUp, Send
+from episub_router.protocol.effects import Deliver, NeighborUp, Send
 from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune
 from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree import Plumtree
-from tests.protocol.helpers import Branch, drops, ihave, sent
+from tests.protocol.helpers import Branch, ihave, sent
 
 
 def test_the_parent_s_second_copy_cuts_nothing() -> None:
@@ -38,7 +38,7 @@ def test_a_tree_that_was_optimised_is_cut_where_copies_meet() -> None:
     assert branch.receive("z", Gossip("m", 9, "payload")) == [Send("z", Prune())]
 
 
-@pytest.mark.parametrize("hops", [1, 62, 63, 64, 10**6])
+@pytest.mark.parametrize("hops", [1, 62, 63, 64])
 def test_a_source_s_hops_break_no_tree(hops: int) -> None:
     """Where hop counts end, nobody is ahead of anybody."""
     wires = Wires({(0, 1): 0.040, (0, 2): 0.040, (1, 2): 0.001})
@@ -46,12 +46,6 @@ def test_a_source_s_hops_break_no_tree(hops: int) -> None:
     wires.publish(0, "n", 10.0)
     assert wires.delivered == {"m": 3, "n": 3}
     assert wires.payloads["n"] == 2
-
-
-def test_impossible_hops_of_a_copy_are_counted() -> None:
-    branch = Branch("a", "b")
-    branch.receive("a", Gossip("m", 1, "payload"))
-    assert drops(branch.receive("b", Gossip("m", 0, "payload"))) == [DropReason.HOPS_INVALID]
 
 
 def test_who_announced_a_message_is_not_pushed_it() -> None:

@@ -100,7 +100,7 @@ def test_trees_are_bounded_and_the_least_recently_used_is_forgotten() -> None:
         proven(trees, source)
     trees.use(0)
     trees.use("new")
-    assert [*trees.by_source] == [*range(2, MAX_TREES), 0, "new"]
+    assert [*trees] == [*range(2, MAX_TREES), 0, "new"]
     assert trees.get(1) is None
 
 
@@ -114,7 +114,7 @@ def test_trees_that_never_carried_a_message_are_forgotten_first() -> None:
     for number in range(1000):
         trees.use(number)
     assert len(trees) == MAX_TREES
-    assert {source for source, tree in trees.by_source.items() if tree.proven} == {*"abc"}
+    assert {source for source, tree in trees.items() if tree.proven} == {*"abc"}
     assert trees.get("own") is own
 
 

@@ -141,15 +141,6 @@ def test_copies_of_one_message_are_bounded() -> None:
     assert [peer for peer, _ in sent(effects)] == ["a", "b"]
 
 
-def test_hops_are_checked_when_the_payload_counts() -> None:
-    """E32: nothing is held against a sender before its payload proves valid."""
-    branch = Branch("a")
-    assert branch.handle(ev.PayloadArrived("a", "m", -7)) == []
-    effects = accepted(branch, "a")
-    assert drops(effects) == [DropReason.HOPS_INVALID]
-    assert Deliver("m", "payload", "a", 1) in effects
-
-
 def test_payload_of_a_stranger_is_pushed_on_and_changes_no_tree() -> None:
     """E32: a publisher that is no member reaches the topic all the same."""
     branch = Branch("a", "b")
