@@ -37,6 +37,7 @@ _CHURN = {
     "traffic.start": 40.0, "traffic.messages": 40, "faults.0.at": 45.0, "faults.0.until": 70.0,
     "faults.0.rate": 0.02, **{f"phases.{n}.start": at for n, at in enumerate((40.0, 45.0, 70.0))},
 }  # fmt: skip
+_MINUTE = {"traffic.messages": 100}
 _SHARED = {"router.params.broadcast.source_trees": 0, "network.loss": 0.03}
 _UPLINKS = {"network.uplink": 0.0, "network.uplinks": [10.0, 20.0, 50.0, 200.0, 1000.0]}
 
@@ -50,17 +51,17 @@ _RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "lossy-trees", "episub, uniform, five sources",
         _STEADY | {"router.params.broadcast.parents": 2},
     ),
-    "hijack": ("hostile", "episub, searched for, hijack", {}),
-    "IHAVE liars": ("hostile", "episub, searched for, IHAVE liar", {}),
-    "JOIN capture": ("hostile", "episub, JOIN capture, 20 %", {}),
-    "poison": ("hostile", "episub, poison", {}),
-    "late greedy": ("hostile", "episub, random contacts, late greedy", {}),
+    "hijack": ("hostile", "episub, searched for, hijack", _MINUTE),
+    "IHAVE liars": ("hostile", "episub, searched for, IHAVE liar", _MINUTE),
+    "JOIN capture": ("hostile", "episub, JOIN capture, 20 %", _MINUTE),
+    "poison": ("hostile", "episub, poison", _MINUTE),
+    "late greedy": ("hostile", "episub, random contacts, late greedy", _MINUTE),
     "large, lost": ("large", "episub-uniform-1MB-20, 5 % lost", _LARGE),
     "large, at once": ("large", "episub-uniform-1MB-20, five at once", _LARGE),
     "large, free-riders": ("large", "episub-uniform-1MB-20, 20 % free-riders", _LARGE | _UPLINKS),
     "nat": ("nat", "", {"traffic.start": 40.0, "traffic.messages": 20}),
     "join storm": ("join-storm", "", {"network.nodes": 150, "traffic.start": 40.0}),
-    "partition": ("partition-heal", "", {}),
+    "partition": ("partition-heal", "", {"traffic.messages": 60}),
     "no rings": ("hyparview-failures", "", {}),
 }  # fmt: skip
 """Each run: its scenario, the variant ("" where there are none), and what is changed."""
