@@ -26,7 +26,7 @@ from episub_router.sim.runner import run
 from episub_router.sim.scenario import loading
 from tests.results.files import digest, note_same
 
-_NODES = 60
+_NODES = 40
 _STEADY = {"traffic.start": 60.0, "phases.0.start": 60.0, "phases.1.start": 65.0}
 _LARGE = {"traffic.start": 60.0, "phases.0.start": 60.0, "phases.1.start": 75.0}
 _CRASH = {
@@ -60,7 +60,7 @@ _RUNS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "large, at once": ("large", "episub-uniform-1MB-20, five at once", _LARGE),
     "large, free-riders": ("large", "episub-uniform-1MB-20, 20 % free-riders", _LARGE | _UPLINKS),
     "nat": ("nat", "", {"traffic.start": 40.0, "traffic.messages": 20}),
-    "join storm": ("join-storm", "", {"network.nodes": 150, "traffic.start": 40.0}),
+    "join storm": ("join-storm", "", {"network.nodes": 100, "traffic.start": 40.0}),
     "partition": ("partition-heal", "", {"traffic.messages": 60}),
     "no rings": ("hyparview-failures", "", {}),
 }  # fmt: skip
