@@ -17,7 +17,7 @@ from episub_router.fallback.extension import EpisubExtension
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
 from episub_router.protocol import piece_messages as pm
-from episub_router.protocol.hyparview import join, neighbor
+from episub_router.protocol.hyparview import join, neighbor, rings
 from episub_router.protocol.pieces import cutting, pulling, transfers
 from episub_router.protocol.pieces.cutting import belongs, cut
 from episub_router.protocol.pieces.narrow_tree import RETRY, SHORT
@@ -187,14 +187,14 @@ def test_vectors_of_a_leave() -> None:
         f"ask again after {RETRY:g} s while a message of the source is under way",
         f"({pulling.FIRST_PATIENCE:g} s before the second; 0.15 s once the message is "
         f"{pulling.OVERDUE:g} s old)",
-        f"no new piece for {pulling.GIVE_UP_AFTER:g} s ({pulling.EMPTY_AFTER:g} s without any), or "
+        f"no new piece for {pulling.GIVE_UP_AFTER:g} s, or "
         f"not whole {pulling.GIVE_UP_AFTER:g} s and a second for each {pulling.SLOWEST >> 10} KiB",
         f"Keep the pieces for {pulling.KEPT_FOR:g} s, at most {transfers.MAX_KEPT_BYTES >> 20} MiB "
         f"of them and of {transfers.MAX_KEPT:,} messages",
         f"announcers of each | {missing.MAX_MISSING:,}; {missing.MAX_EACH};",
         f"copies of one message to one peer on request | {missing.MAX_RETRANSMISSIONS} |",
         f"{missing.LOST_AFTER:g} s after the first announcement",
-        f"{join.NODES_GIVEN} given, up to {m.MAX_NODES} taken; {join.CONTACTS_ASKED}; "
+        f"{rings.NODES_GIVEN} given, up to {m.MAX_NODES} taken; {join.CONTACTS_ASKED}; "
         f"{join.NODES_TIMEOUT:g} s",
         f"has not refused for {neighbor.REFUSED_BACKOFF:g} s",
     ],
