@@ -198,8 +198,10 @@ def _prepared(source: str, *, acyclic: bool) -> str:
             continue
         if any("dataclass" in ast.unparse(decorator) for decorator in found.decorator_list):
             lines[found.end_lineno : found.end_lineno] = _initializer(found)
-        if not any(ast.unparse(base).startswith(WITHOUT_ATTRIBUTE) for base in found.bases):
-            attributes = f"allow_interpreted_subclasses=True, acyclic={acyclic}"
+        bases = [ast.unparse(base) for base in found.bases]
+        if not any(base.startswith(WITHOUT_ATTRIBUTE) for base in bases):
+            alone = acyclic and not any(base.startswith("dict[") for base in bases)
+            attributes = f"allow_interpreted_subclasses=True, acyclic={alone}"
             lines.insert(found.lineno - 1, f"@_mypyc_attr({attributes})")
     return "\n".join(lines).replace(_FUTURE, f"{_FUTURE}; {_IMPORTS}", 1) + "\n"
 
