@@ -96,7 +96,7 @@ class EpisubHost:
                     await trio.sleep_forever()
         except Exception as error:
             if not ready:
-                raise
+                raise single(error) from None
             # A swarm that is stopped under traffic raises of its own accord.
             if not self._scope.cancel_called:
                 self.failure = error

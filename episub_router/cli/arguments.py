@@ -73,7 +73,7 @@ def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
     """`--listen`, `--announce` and `--key`."""
     parser.add_argument(
         "--listen",
-        type=_multiaddr,
+        type=_listened,
         default="/ip4/127.0.0.1/tcp/0",
         metavar="MULTIADDR",
         help="where to listen (default: %(default)s, this machine only)",
@@ -125,6 +125,14 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verbose", action="store_true", help="say which neighbours come and go, and why not"
     )
+
+
+def _listened(text: str) -> Multiaddr:
+    if "/p2p-circuit" in text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is a relay's; `episub node` alone listens there"
+        )
+    return _multiaddr(text)
 
 
 def _multiaddr(text: str) -> Multiaddr:

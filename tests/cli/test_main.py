@@ -56,6 +56,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["node"], "--topic"),
         (["node", "--topic", "t", "--bootstrap", "/ip4/127.0.0.1/tcp/1"], "/p2p/<peer id>"),
         (["node", "--topic", "t", "--listen", "here"], "--listen: must be like /ip4/127.0.0.1"),
+        (["top", "--topic", "t", "--listen", "/p2p-circuit"], "`episub node` alone listens there"),
         (["node", "--topic", "t", "--listen", "/ip4/127.0.0.1/udp/1/quic-v1"], "--listen"),
     ],
 )

@@ -20,6 +20,7 @@ from episub_router.cli.node.lines import HEAD, for_each_line
 from episub_router.cli.node.output import PlainOutput, bar, printable
 from episub_router.cli.node.run import MAX_LINE
 from tests.cli.processes import PATIENCE, node_process
+from tests.hosts import free_port
 
 hosts = pytest.mark.hosts
 
@@ -149,14 +150,29 @@ async def test_a_key_file_gives_the_same_identity_again(tmp_path: Path) -> None:
     assert len(peers) == 1
 
 
+def listen_in_vain(address: str, capfd: pytest.CaptureFixture[str]) -> str:
+    """What `episub node` says of an address that it can't listen at."""
+    # Given an open descriptor, as pytest's own standard input has none.
+    with open(os.devnull) as nothing, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdin", nothing)
+        assert main(["node", "--topic", "t", "--listen", address]) == 1
+    return capfd.readouterr().err
+
+
 def test_a_port_that_is_taken(capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"/ip4/127.0.0.1/tcp/{taken.getsockname()[1]}"
-        # Given an open descriptor, as pytest's own standard input has none.
-        with open(os.devnull) as nothing, pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sys.stdin", nothing)
-            assert main(["node", "--topic", "t", "--listen", address]) == 1
-    assert capfd.readouterr().err.startswith(f"episub: can't listen on {address}: ")
+        said = listen_in_vain(address, capfd)
+    assert said.startswith(f"episub: can't listen on {address}: ")
+
+
+@hosts
+def test_a_relay_that_is_not_there(capfd: pytest.CaptureFixture[str]) -> None:
+    nobody = ID.from_pubkey(create_new_key_pair().public_key)
+    relay = f"/ip4/127.0.0.1/tcp/{free_port()}/p2p/{nobody}/p2p-circuit"
+    [line] = listen_in_vain(relay, capfd).splitlines()
+    assert line.startswith(f"episub: can't listen on {relay}: ")
+    assert "refused" in line
 
 
 def test_a_new_key_is_for_its_owner_only(tmp_path: Path) -> None:

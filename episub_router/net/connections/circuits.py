@@ -25,6 +25,7 @@ from multiaddr import Multiaddr
 from multiaddr.exceptions import ProtocolLookupError
 
 from episub_router.util.connections import is_connected
+from episub_router.util.errors import single
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +159,10 @@ async def _reserve(host: IHost, address: Multiaddr) -> float:
     return max(_SHORTEST_STAY, answer.reservation.expire - time.time())
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
+    """What is at the bottom of it."""
+    while error.__cause__ is not None:
+        error = single(error.__cause__)
     return str(error) or type(error).__name__
 
 
