@@ -183,6 +183,7 @@ def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Swep
         for run, peers in apart.items()
     }
     known |= {"skewed": handmade.skewed(), "jumped": handmade.jumped()}
+    known["slow link"] = handmade.slow_link()
     put_records(lake, {**random, "damaged": damaged(RandomTrace(0).events), **known})
     for _ in answer(lake, AnswerParams(window=WINDOW, patience=PATIENCE, looks=20)):
         pass

@@ -46,6 +46,26 @@ def parted(apart: set[str], *, silent: bool, lost: int) -> Made:
     return made
 
 
+def slow_link() -> Made:
+    """A whole network of go, in which a message of p0 takes 4.5 s to p1, 4.2 s of them in p0's
+    stream."""
+    made = parted(set(), silent=False, lost=0)
+    about = {"message": "slow", "topic": "t"}
+    parts = [{"kind": "message", "topic": "t", "messages": ["slow"], "peers": None}]
+    to = {"peer": "p0", "remote": "p1", "topic": "t", "parts": parts}
+    at = 30 * SECOND + SECOND // 2
+    made += [
+        about | {"event": "publish", "peer": "p0", "time": at},
+        to | {"event": "send", "time": at},
+        to | {"event": "written", "time": at + 42 * SECOND // 10},
+    ]
+    return made + [
+        about | {"event": "deliver", "peer": peer, "remote": "p0", "hops": 1,
+                 "time": at + (45 if peer == "p1" else 1) * SECOND // 10}
+        for peer in PEERS[1:]
+    ]  # fmt: skip
+
+
 # Clocks that are off.
 
 DELAY = 30_000_000

@@ -19,7 +19,11 @@ from episub_router.trace.reading import TraceFile, Unreadable
 
 Row = dict[str, Any]
 
-_NAMED = {"onNewOutboundStream": "stream-up", "onClosedOutboundStream": "stream-down"}
+_NAMED = {
+    "onNewOutboundStream": "stream-up",
+    "onClosedOutboundStream": "stream-down",
+    "sendRPCCompleted": "written",
+}
 _SHOWN = {"ihave", "iwant", "graft", "prune", "idontwant"}
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
@@ -55,13 +59,13 @@ def _about(event: TraceEvent) -> Row:
     # An unknown type reads as PUBLISH_MESSAGE, and has none.
     if not event.HasField(name):
         name = kind_of(event)
-    if name in (None, "sendRPCCompleted"):
+    if name is None:
         return {"event": "other"}
     body: Any = getattr(event, name)
     row = {"event": _NAMED.get(name, name.removesuffix("Message").removesuffix("RPC"))}
     if name.endswith("Message"):
         return row | _message(event, body)
-    if name.endswith("RPC"):
+    if "RPC" in name:
         remote = body.receivedFrom if name == "recvRPC" else body.sendTo
         return row | {"remote": peer_name(remote)} | _rpc(event, body.meta)
     if name in ("header", "report"):

@@ -201,6 +201,17 @@ def test_the_link_on_which_it_became_late_is_named(
     assert (pair["cause"], (pair["sender"], pair["receiver"]), faults) == (cause, link, [])
 
 
+def test_of_a_slow_link_it_is_said_how_long_the_senders_stream_took() -> None:
+    network = Network()
+    network.talk()
+    network.trouble(20.2, "c", 24.5, b=("a", 20.3), c=("b", 24.5))
+    network.add("sent", message="m20.2", a="b", b="c", first=ns(20.4))
+    network.add("written", message="m20.2", a="b", b="c", first=ns(24.3))
+    (pair,), _ = network.judged()
+    assert (pair["cause"], pair["sender"], pair["receiver"]) == ("slow", "b", "c")
+    assert pair["detail"] == "4.10 s under way, 3.90 s of it until its sender had written it"
+
+
 def test_what_is_announced_over_a_slow_link_is_late_for_that() -> None:
     """It was asked for late, and what was sent to that peer meanwhile was long under way."""
     network = Network()
@@ -253,6 +264,13 @@ def test_two_halves(swept: Swept) -> None:
     assert (BEGIN - 2) * SECOND <= cut.begin < BEGIN * SECOND
     assert END * SECOND <= cut.end < (END + 2) * SECOND
     assert (cut.late, cut.lost) == (4 * (LATE - 1), 4)
+
+
+@pytest.mark.spark
+def test_of_go_s_traces_it_is_known_how_long_a_stream_took(swept: Swept) -> None:
+    (pair,) = swept.table("causes", "slow link")
+    assert (pair.message, pair.sender, pair.receiver, pair.cause) == ("slow", "p0", "p1", "slow")
+    assert pair.detail == "4.50 s under way, 4.20 s of it until its sender had written it"
 
 
 @pytest.mark.spark

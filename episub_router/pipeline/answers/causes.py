@@ -129,6 +129,8 @@ class _Trial:
             senders = self._sends[message, receiver]
             senders[sender] = min(time, senders.get(sender, time))
         self._asks = {key[:3]: key[3] for key in self._columns("asked")}
+        self._written = {key[:3]: key[3] for key in self._columns("written")}
+        """When a sender's stream had taken a message for a receiver, of those that trace it."""
         self._slow: dict[int, list[tuple[int, int]]] = defaultdict(list)
         """From when to when a message was under way to a peer that took most of the deadline."""
         for (message, peer), senders in self._sends.items():
@@ -408,7 +410,11 @@ class _Trial:
             said = f"after {(got - first) / SECOND:.2f} s another copy came first"
             return "slow", None, sender, at, said
         if got - sent >= sent - had:
-            return "slow", None, parent, at, f"{(got - sent) / SECOND:.2f} s under way"
+            said = f"{(got - sent) / SECOND:.2f} s under way"
+            written = self._written.get((message, parent, at))
+            if written is not None:
+                said += f", {(written - sent) / SECOND:.2f} s of it until its sender had written it"
+            return "slow", None, parent, at, said
         if asked is None:
             return "slow", None, parent, at, f"{(sent - had) / SECOND:.2f} s in the sender's queue"
         if got - asked >= asked - had:

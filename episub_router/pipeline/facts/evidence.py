@@ -66,7 +66,8 @@ def evidence(
 
     - `trouble`: a pair of message and peer `b`, published by `a` at `first`, delivered at `last`;
     - `delivery`: `b` had the message from `a` at `first`;
-    - `sent`, `asked`: `a` sent it to `b`, or asked `b` for it, at `first`;
+    - `sent`, `written`, `asked`: `a` sent it to `b`, its stream had taken it, or `a` asked `b` for
+      it, at `first`;
     - `contact`: in a second, `b` received something of `a`, from `first` to `last`;
     - `pulse`: in a second, `a` traced something, from `first` to `last`;
     - `start`: a process of `a` began at `first`;
@@ -90,7 +91,8 @@ def evidence(
     contacts = contacts.unionByName(met.selectExpr(*place, "peer AS a", "remote AS b"))
     pulses = near.where("event NOT IN ('header', 'report')").withColumnRenamed("peer", "a")
     extent = {"first": "min(time)", "last": "max(time)"}
-    sent = transmissions(events).where("direction = 'send'").join(messages, ["run", "message"])
+    sent = transmissions(events, "send").join(messages, ["run", "message"])
+    written = transmissions(events, "written").join(messages, ["run", "message"])
     asked = (
         control.where("direction = 'send' AND asked IS NOT NULL")
         .selectExpr("run", "peer", "remote", "time", "explode(asked) AS message")
@@ -103,6 +105,7 @@ def evidence(
         _rows("delivery", deliveries.join(messages, ["run", "message"]), a="parent", b="peer",
               first="time"),
         _rows("sent", sent, a="peer", b="remote", first="time"),
+        _rows("written", written, a="peer", b="remote", first="time"),
         _rows("asked", asked, a="peer", b="remote", first="time"),
         _rows("contact", grouped_by(contacts, ["run", "second", "a", "b"], **extent)),
         _rows("pulse", grouped_by(pulses, ["run", "second", "a"], **extent)),

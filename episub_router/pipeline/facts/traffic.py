@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,9 +12,13 @@ from episub_router.pipeline.sql import grouped_by
 _END = ("run", "direction", "peer", "remote", "time")
 
 
-def _ends(events: DataFrame) -> DataFrame:
+_DIRECTIONS = "send", "recv", "drop"
+
+
+def _ends(events: DataFrame, directions: Sequence[str] = _DIRECTIONS) -> DataFrame:
     """RPCs at either end."""
-    return events.where("event IN ('send', 'recv', 'drop')").withColumnRenamed("event", "direction")
+    chosen = events.where(F.col("event").isin(*directions))
+    return chosen.withColumnRenamed("event", "direction")
 
 
 def rpcs(events: DataFrame, *more: Column) -> DataFrame:
@@ -28,9 +32,10 @@ def rpcs(events: DataFrame, *more: Column) -> DataFrame:
     )  # fmt: skip
 
 
-def transmissions(events: DataFrame) -> DataFrame:
-    """One row per message in an RPC and end: run, direction, peer, remote, time, topic, message."""
-    return _parts(events, _is_message).selectExpr(
+def transmissions(events: DataFrame, *directions: str) -> DataFrame:
+    """One row per message in an RPC and end: run, direction, peer, remote, time, topic, message.
+    `written`, beside the usual directions, is when the sender's stream had taken the RPC."""
+    return _parts(_ends(events, directions or _DIRECTIONS), _is_message).selectExpr(
         *_END, "part.topic", "part.messages[0] AS message"
     )
 
@@ -71,7 +76,7 @@ def control(events: DataFrame) -> DataFrame:
     """
     # Of RPCs without control messages, it is of none.
     share = F.try_divide(F.col("size") - F.coalesce("payload", F.lit(0)), _count(_is_control))
-    return _parts(events, _is_control, share.alias("bytes")).selectExpr(
+    return _parts(_ends(events), _is_control, share.alias("bytes")).selectExpr(
         *_END, "part.topic", "part.kind",
         # Of a null, the size is less than nothing on some engines.
         "CASE WHEN part.messages IS NULL THEN 0 ELSE size(part.messages) END AS ids", "bytes",
@@ -93,9 +98,9 @@ def losses(events: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-def _parts(events: DataFrame, predicate: Callable[[Column], Column], *more: Column) -> DataFrame:
+def _parts(ends: DataFrame, predicate: Callable[[Column], Column], *more: Column) -> DataFrame:
     """One row per part of an RPC that `predicate` chooses: `_END`, part, and `more` of the RPC."""
-    chosen = _ends(events).select(*_END, F.filter("parts", predicate).alias("chosen"), *more)
+    chosen = ends.select(*_END, F.filter("parts", predicate).alias("chosen"), *more)
     return chosen.withColumn("part", F.explode("chosen")).drop("chosen")
 
 

@@ -43,7 +43,7 @@ _EVENTS = {
     "publishMessage": "publish", "rejectMessage": "reject", "duplicateMessage": "duplicate",
     "deliverMessage": "deliver", "onNewOutboundStream": "stream-up",
     "onClosedOutboundStream": "stream-down", "recvRPC": "recv", "sendRPC": "send",
-    "dropRPC": "drop", "sendRPCCompleted": "other",
+    "dropRPC": "drop", "sendRPCCompleted": "written",
 }  # fmt: skip
 """Submessage to the kind of record; the others' names are the same."""
 
@@ -60,7 +60,7 @@ _OR_NONE = {
     ("discard", "topic"), ("discard", "message"),
 }  # fmt: skip
 """Columns that are null where the event names nothing."""
-_RPCS = frozenset(("send", "recv", "drop"))
+_RPCS = frozenset(("send", "recv", "drop", "written"))
 _LINKS = frozenset(("graft", "prune"))
 
 _SHOWN = pa.array(["ihave", "iwant", "graft", "prune", "idontwant"])
