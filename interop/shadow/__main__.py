@@ -61,6 +61,8 @@ def main(arguments: list[str]) -> int:
 
 def _run(program: str, plan: Plan, out: Path, args: argparse.Namespace) -> int:
     config = configuration.write(plan, out)
+    for kind in dict.fromkeys(plan.nodes.kinds):
+        KINDS[kind].prepare()
     try:
         cost = run(program, plan, config, out, _say)
     except ShadowError as error:
