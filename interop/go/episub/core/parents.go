@@ -65,13 +65,32 @@ func (t *Topic) onPulled(tr *tree, from peer.ID) {
 	case lost || (missed >= adoptAfter && tr.feasible(from)):
 		t.setParent(tr, from)
 	case tr.parent != "" && missed > 0 && missed%adoptAfter == 0:
-		t.graftParent(tr)
+		if other := t.anotherParent(tr); other != "" {
+			t.setParent(tr, other)
+		} else {
+			t.graftParent(tr)
+		}
 	default:
 		return
 	}
 	if !tr.feasible(from) {
 		t.requestRoot(tr)
 	}
+}
+
+// anotherParent replaces the parent if that has sent nothing since it first missed a message: it may be
+// gone. "" if it stays, or no other is nearer to the source.
+func (t *Topic) anotherParent(tr *tree) peer.ID {
+	l := t.link(tr.parent)
+	if l != nil && !l.payloadAt.Before(tr.serviceOf(tr.parent).missedSince) {
+		return ""
+	}
+	for _, o := range t.candidates(tr) {
+		if o.from != tr.parent && tr.feasible(o.from) {
+			return o.from
+		}
+	}
+	return ""
 }
 
 func (t *Topic) graftParent(tr *tree) {

@@ -108,6 +108,31 @@ func TestWhatBringsTheMessagesThatTheParentMissesReplacesIt(t *testing.T) {
 	}
 }
 
+func TestASilentParentGivesWayToAnotherThatIsNearerThanThisNode(t *testing.T) {
+	a := rooted(t, 4)
+	tr, second, other := a.topic.trees.known[a.source], a.topic.links[1], a.topic.links[3]
+	tr.forgetOffer(other.id) // it is no nearer, and no parent
+	for range adoptAfter {
+		a.gossip(other, true)
+	}
+	if tr.parent != second.id {
+		t.Errorf("the parent is %s", tr.parent)
+	}
+}
+
+func TestAParentThatStillSendsOtherMessagesStays(t *testing.T) {
+	a := rooted(t, 4)
+	tr, parent, other := a.topic.trees.known[a.source], a.topic.links[0], a.topic.links[3]
+	tr.forgetOffer(other.id)
+	for range adoptAfter {
+		a.gossip(other, true)
+		parent.payloadAt = a.n.now
+	}
+	if tr.parent != parent.id {
+		t.Errorf("the parent is %s", tr.parent)
+	}
+}
+
 func TestAParentThatMissesManyHasFailed(t *testing.T) {
 	a := rooted(t, 2)
 	tr, censor, other := a.topic.trees.known[a.source], a.topic.links[0], a.topic.links[1]
