@@ -149,11 +149,16 @@ def test_same_bytes_compiled(router: str, compiled: Path) -> None:
 
 
 @pytest.mark.compiled
-def test_runs_that_share_a_warm_up_compiled(compiled: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        'crash --variant "episub, uniform" --nodes 40 --messages 20',
+        'large --variant "episub-uniform-1MB-20, 5 %" --nodes 30 --messages 2',
+    ],
+)
+def test_runs_that_share_a_warm_up_compiled(arguments: str, compiled: Path) -> None:
     """A kept warm-up makes compiled objects without calling `__init__`."""
-    run_both = shlex.split(
-        'sim run crash --variant "episub, uniform" --nodes 40 --messages 20 --json'
-    )
+    run_both = shlex.split(f"sim run {arguments} --json")
     pure, fast = (_in(folder, "-m", "episub_router", *run_both) for folder in (ROOT, compiled))
     assert len(json.loads(pure)["runs"]) == 2
     assert fast == pure

@@ -87,7 +87,7 @@ class Pieces:
         for piece in pieces:
             own.add(piece, now)
         state.transfers.finish(own, now)
-        tree = state.trees.use(preamble.source, now, own=True)
+        tree = state.use_tree(preamble.source, now, own=True)
         for peer in state.takers:
             state.announce(own, peer)
         self._building.note_size(tree, preamble.size)
@@ -166,7 +166,7 @@ class Pieces:
 
     def _on_new(self, peer: PeerId, transfer: Transfer, now: Time) -> None:
         state = self._state
-        tree = state.trees.use(transfer.preamble.source, now)
+        tree = state.use_tree(transfer.preamble.source, now)
         tree.announcers.clear()
         self._building.note_size(tree, transfer.preamble.size)
         # Children wait for it.

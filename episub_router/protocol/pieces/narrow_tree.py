@@ -119,20 +119,20 @@ class NarrowTree:
 
 class NarrowTrees(dict[SourceId, NarrowTree]):
     """The trees that this node takes part in, by source, at most `MAX_TREES`; the one used last
-    comes last. A node has up to `most` children in each; `forget` is called with the source of a
-    tree that makes room for another."""
+    comes last."""
 
-    __slots__ = ("_forget", "_most")
+    __slots__ = ()
 
-    def __init__(
-        self, most: int = 2, forget: Callable[[SourceId], None] = lambda source: None
-    ) -> None:
-        super().__init__()
-        self._most = most
-        self._forget = forget
-
-    def use(self, source: SourceId, now: Time, *, own: bool = False) -> NarrowTree:
-        """The tree of `source`, made if there is none."""
+    def use(
+        self,
+        source: SourceId,
+        now: Time,
+        *,
+        own: bool = False,
+        forget: Callable[[SourceId], None] = lambda source: None,
+    ) -> NarrowTree:
+        """The tree of `source`, made if there is none; `forget` is called with the source of one
+        that makes room for it."""
         tree = self.pop(source, None)
         if tree is None or tree.own < own:
             tree = NarrowTree(source, own, now)
@@ -144,19 +144,19 @@ class NarrowTrees(dict[SourceId, NarrowTree]):
             ranks = {source: (t.own, t.stands, t.carried) for source, t in others}
             evicted = min(ranks, key=ranks.__getitem__)
             del self[evicted]
-            self._forget(evicted)
+            forget(evicted)
         return tree
 
-    def has_room(self, tree: NarrowTree) -> bool:
-        """Whether `tree` has a place.
+    def has_room(self, tree: NarrowTree, most: int) -> bool:
+        """Whether `tree` has a place at a node with up to `most` children in each.
 
         In all trees together it has half of that for each, and as many more as one tree has: the
         average is one child a tree, and where several sources publish at once a node that is inside
         of all of them would be late in all.
         """
-        most_here = tree.most_children(self._most)
+        most_here = tree.most_children(most)
         if tree.own or tree.places_taken >= most_here:
             return tree.places_taken < most_here
         used = [t for t in self.values() if t.stands or t.asking is not None]
-        in_all = max(most_here, self._most * (len(used) + 1) // 2)
+        in_all = max(most_here, most * (len(used) + 1) // 2)
         return sum(tree.places_taken for tree in used) < in_all

@@ -75,7 +75,7 @@ class Pulling:
             state.drop(transfer.first_bringer, DropReason.MESSAGE_LOST)
             return
         source = transfer.preamble.source
-        tree = state.trees.use(source, now)
+        tree = state.use_tree(source, now)
         parent, strike = tree.parent, transfer.strikes
         transfer.strikes += 1
         unanswered = [peer for peer, mask in transfer.pulled.items() if mask]

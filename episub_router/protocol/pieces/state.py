@@ -9,7 +9,7 @@ from episub_router.protocol import piece_messages as m
 from episub_router.protocol.effects import Outbox
 from episub_router.protocol.messages import MAX_HOPS
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.pieces.narrow_tree import NarrowTrees
+from episub_router.protocol.pieces.narrow_tree import NarrowTree, NarrowTrees
 from episub_router.protocol.pieces.transfers import Transfer, Transfers, indices
 from episub_router.protocol.types import MessageId, PeerId, RttOf, SourceId, Time
 from episub_router.util.timers import TimerMap
@@ -59,10 +59,18 @@ class PiecesState(Outbox):
         self.transfers = Transfers()
         self.timers: TimerMap[tuple[str, Hashable]] = TimerMap()
         """All timers of the machine: what is to be done, and for which source, message or peer."""
-        self.trees = NarrowTrees(params.piece_children, self._forget_tree)
+        self.trees = NarrowTrees()
+
+    def use_tree(self, source: SourceId, now: Time, *, own: bool = False) -> NarrowTree:
+        """The tree of `source`, made if there is none."""
+        return self.trees.use(source, now, own=own, forget=self._forget_tree)
 
     def _forget_tree(self, source: SourceId) -> None:
         self.timers.cancel((ASK, source))
+
+    def has_room(self, tree: NarrowTree) -> bool:
+        """Whether we have a place in `tree`."""
+        return self.trees.has_room(tree, self.places)
 
     def rtt_of(self, peer: PeerId) -> float:
         """Seconds of a round trip to `peer`; 0 where that isn't known."""

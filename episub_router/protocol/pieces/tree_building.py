@@ -51,13 +51,13 @@ class TreeBuilding:
         offers = [
             m.TreeOffer(tree.source, tree.rank)
             for tree in self._state.trees.values()
-            if tree.stands and self._state.trees.has_room(tree)
+            if tree.stands and self._state.has_room(tree)
         ]
         self._state.send(peer, m.PieceOffer(tuple(offers[:MAX_TREES])))
 
     def offer_places(self, tree: NarrowTree) -> None:
         """Offer places in the tree of `source`, if it has some, to all that may need one."""
-        if not tree.stands or not self._state.trees.has_room(tree):
+        if not tree.stands or not self._state.has_room(tree):
             return
         offer = m.PieceOffer((m.TreeOffer(tree.source, tree.rank),))
         for peer in self._state.takers:
@@ -68,7 +68,7 @@ class TreeBuilding:
         """A neighbour has places, or has given us one."""
         trees = self._state.trees
         for source, rank in message.offers:
-            tree = trees.get(source) or trees.use(source, now)
+            tree = trees.get(source) or self._state.use_tree(source, now)
             if tree.own or rank >= MAX_RANK:
                 continue
             tree.offers[peer] = rank, now
@@ -206,7 +206,7 @@ class TreeBuilding:
     ) -> None:
         """`peer` asks for a place in the tree of `source`, and says what it lacks."""
         tree = self._state.trees.get(source)
-        has_room = tree is not None and (peer in tree.children or self._state.trees.has_room(tree))
+        has_room = tree is not None and (peer in tree.children or self._state.has_room(tree))
         if tree is None or peer == tree.parent or not has_room:
             self._refuse(peer, source, tree)
         elif tree.stands:
@@ -250,7 +250,7 @@ class TreeBuilding:
         if tree is None or tree.waiting.pop(peer, None) is not None:
             return
         if peer in tree.children:
-            had_room = self._state.trees.has_room(tree)
+            had_room = self._state.has_room(tree)
             del tree.children[peer]
             if not had_room:
                 self.offer_places(tree)
@@ -297,7 +297,7 @@ class TreeBuilding:
         """Make do without `peer`."""
         for tree in self._state.trees.values():
             was_needed = peer in (tree.parent, tree.asking)
-            had_room = self._state.trees.has_room(tree)
+            had_room = self._state.has_room(tree)
             tree.remove(peer)
             if was_needed:
                 self.seek(tree, now)
