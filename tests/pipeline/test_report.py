@@ -19,9 +19,12 @@ from episub_router.pipeline.report.figures import FIGURES, change, direction, sh
 from episub_router.pipeline.report.markdown import as_markdown
 from episub_router.pipeline.report.model import Report
 from tests.browsers import chromium
+from tests.pipeline.records import put_records
 from tests.pipeline.reports import small_report
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.pipeline.conftest import Swept
 
 HOSTILE = "</script><script>document.title='owned'</script>|<img src=x onerror=alert(1)>"
@@ -69,33 +72,43 @@ def test_the_faults_that_took_the_most_nodes() -> None:
 
 
 def test_a_step_of_a_distribution_has_its_last_row() -> None:
-    """Of each topic."""
     queries = pytest.importorskip("episub_router.pipeline.report.queries")
-    rows = [("a", ms, (ms + 1) / 100) for ms in range(100)] + [("b", 7, 1.0)]
-    found = queries.thinned(rows_of("topic millisecond share", rows), 4)
-    assert [(row["topic"], row["millisecond"]) for row in found] == [
-        ("a", 24), ("a", 49), ("a", 74), ("a", 99), ("b", 7),
-    ]  # fmt: skip
+    rows = rows_of("millisecond share", [(ms, (ms + 1) / 100) for ms in range(100)])
+    assert [row["millisecond"] for row in queries.thinned(rows, 4)] == [24, 49, 74, 99]
+    assert queries.thinned(rows[99:], 4) == rows[99:]
 
 
-def test_a_topic_without_a_name_has_one_here() -> None:
-    pytest.importorskip("pyspark")
-    from collections import defaultdict
+def test_headers_that_differ_say_everything() -> None:
+    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+    said = [json.dumps({"router": name, "software": "s", "seed": None, "written": number})
+            for number, name in enumerate(("gossipsub", "episub", "episub"))]  # fmt: skip
+    wanted = {"router": "episub, gossipsub", "software": "s", "simulated": False}
+    assert queries.about(said, 9) == wanted
+    assert queries.about(said, 1)["router"] == "episub"
 
+
+@pytest.mark.spark
+def test_a_topic_without_a_name_has_one_here(spark: SparkSession, tmp_path: Path) -> None:
+    from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.report.gathering import gather
     from episub_router.pipeline.report.params import ReportParams
-    from episub_router.pipeline.report.rows import ReportRows
+    from episub_router.pipeline.run import answer
 
-    made = small_report()
-    spread: dict[str, Any] = defaultdict(lambda: 1, topic=None)
-    headers = [
-        {"router": name, "scenario": None, "seed": None, "software": "s", "simulated": None}
-        for name in ("gossipsub", "episub", "episub")
+    lake = Lake(spark, str(tmp_path / "lake"))
+    events = [
+        {"event": "publish", "peer": "a", "time": 5, "message": "m"},
+        {"event": "deliver", "peer": "b", "time": 7, "message": "m", "remote": "a"},
+        {"event": "join", "peer": "b", "time": 1, "topic": "t"},
+        {"event": "publish", "peer": "a", "time": 6, "message": "n", "topic": "t"},
     ]
-    tables = {"spread": [spread], "quality": [made.runs[0].quality], "headers": headers}
-    run = ReportRows(tables, [None], ReportParams()).run("r")
-    assert run.about == {"router": "episub, gossipsub", "software": "s", "simulated": False}
-    assert run.topics[0].label == "r · (no topic)"
-    assert "(no topic)" in as_markdown(Report([run], None, 3.0))
+    put_records(lake, {"r": events})
+    for _ in answer(lake, AnswerParams()):
+        pass
+    report = gather(lake, ["r"], [], ReportParams())
+    assert [topic.label for topic in report.topics] == ["r · (no topic)", "r · t"]
+    assert [len(topic.messages) for topic in report.topics] == [1, 1]
+    assert "(no topic)" in as_markdown(report)
 
 
 @pytest.mark.spark

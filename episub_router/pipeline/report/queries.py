@@ -1,107 +1,126 @@
-"""What a report takes of the tables: few rows for any number of runs."""
+"""What a report takes of the tables: few rows, however long a run is."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from statistics import fmean
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.report.model import Row
 
-ABOUT = ("router", "scenario", "seed", "software")
-
-MESSAGE = ("index", "published", "reliability", "rmr", "ldh", "duplicates", "latency_p99")
+_ABOUT = ("router", "scenario", "seed", "software")
 
 
-def by(rows: Iterable[Row], *keys: str) -> Iterator[tuple[tuple[Any, ...], list[Row]]]:
-    """The rows of each key, in its order; nulls last."""
+def ordered(rows: Iterable[Row], *keys: str) -> list[Row]:
+    """`rows` by some columns; nulls last."""
 
-    def key(row: Row) -> list[tuple[bool, Any]]:
-        return [(row[name] is None, row[name]) for name in keys]
+    def order(row: Row) -> list[tuple[bool, Any]]:
+        return [(row[key] is None, row[key]) for key in keys]
 
-    for found, of_key in groupby(sorted(rows, key=key), key):
-        yield tuple(value for _, value in found), list(of_key)
-
-
-def first(rows: Iterable[Row], order: Callable[[Row], Any], count: int, *keys: str) -> list[Row]:
-    """The first `count` rows of each key in `order`."""
-    return [row for _, of_key in by(rows, *keys) for row in sorted(of_key, key=order)[:count]]
+    return sorted(rows, key=order)
 
 
-def abouts(details: Iterable[str], most: int) -> list[Row]:
-    """What the headers of a run say, each combination once, and `most` of them at most."""
-    said = [json.loads(detail) for detail in details]
-    rows = [
-        {name: None if (value := one.get(name)) is None else str(value) for name in ABOUT}
-        | {"simulated": bool(one.get("simulated"))}
-        for one in said
-    ]
-    return [of_one[0] for _, of_one in by(rows, *ABOUT, "simulated")][:most]
+def about(details: Iterable[str], most: int) -> Row:
+    """What the headers of a run say: where they differ, everything, up to `most` values."""
+    headers = [json.loads(detail) for detail in set(details)]
+    if not headers:
+        return {}
+    said = {
+        name: ", ".join(sorted({str(one[name]) for one in headers
+                                if one.get(name) is not None})[:most])
+        for name in _ABOUT
+    }  # fmt: skip
+    simulated = any(one.get("simulated") for one in headers)
+    return {name: text for name, text in said.items() if text} | {"simulated": simulated}
+
+
+def caused(causes: pa.Table) -> dict[str, tuple[int, int]]:
+    """How many pairs were late and lost for which cause."""
+    counts = [("latency", "count"), ("latency", "count", pc.CountOptions("only_null"))]
+    counted = causes.group_by(["cause"]).aggregate(counts)
+    rows = counted.rename_columns(["cause", "late", "lost"]).sort_by("cause").to_pylist()
+    return {row["cause"]: (row["late"], row["lost"]) for row in rows}
+
+
+def of_traits(
+    groups: Iterable[Row], traits: Iterable[Row], peers: Iterable[Row], most: int
+) -> list[Row]:
+    """The table `groups` with what was late to them: of each trait the `most` largest."""
+    late_of = {peer["peer"]: peer["late"] for peer in peers}
+    late: Counter[tuple[str, str]] = Counter()
+    for row in traits:
+        late[row["trait"], row["value"]] += late_of.get(row["peer"], 0)
+    rows = [row | {"late": late[row["trait"], row["value"]]} for row in groups]
+    rows.sort(key=lambda row: (row["trait"], -row["peers"], row["value"]))
+    largest = [row for _, of_one in groupby(rows, itemgetter("trait")) for row in [*of_one][:most]]
+    return ordered(largest, "trait", "value")
 
 
 def most_frequent(losses: Iterable[Row], most: int) -> list[Row]:
     """Over all topics, the `most` frequent reasons."""
-    summed = [
-        {"kind": kind, "reason": reason, "count": sum(row["count"] for row in rows)}
-        for (kind, reason), rows in by(losses, "kind", "reason")
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in ordered(losses, "kind", "reason"):
+        counts[row["kind"], row["reason"]] += row["count"]
+    return [
+        {"kind": kind, "reason": reason, "count": count}
+        for (kind, reason), count in counts.most_common(most)
     ]
-    return sorted(summed, key=lambda row: -row["count"])[:most]
 
 
 def largest(faults: Iterable[Row], most: int) -> list[Row]:
-    """Those that took the most nodes."""
-    return first(faults, lambda row: (-row["nodes"], row["time"]), most, "topic")
+    """Those that took the most nodes, in the order of time."""
+    chosen = sorted(faults, key=lambda row: (-row["nodes"], row["time"]))[:most]
+    return ordered(chosen, "time")
 
 
 def thinned(cdf: Iterable[Row], points: int) -> list[Row]:
-    """The last row of each of `points` equal steps of the distribution."""
-    chosen: list[Row] = []
-    for _, rows in by(cdf, "topic"):
-        rows.sort(key=lambda row: int(row["millisecond"]))
-        of_step = {math.ceil(row["share"] * points): row for row in rows}
-        chosen += of_step.values()
-    return chosen
+    """The last row of each of `points` equal steps of the distribution of a topic."""
+    rows = ordered(cdf, "millisecond")
+    return [*{math.ceil(row["share"] * points): row for row in rows}.values()]
 
 
 def looks(overlay: Iterable[Row], points: int) -> list[Row]:
-    """At most `points` looks at each overlay at equal distances, the last one among them."""
+    """At most `points` looks at each kind of link at equal distances, the last one among them."""
     chosen: list[Row] = []
-    for _, rows in by(overlay, "topic", "kind"):
-        rows.sort(key=lambda row: int(row["time"]))
-        chosen += rows[:: -math.ceil(len(rows) / points)]
+    for _, of_kind in groupby(ordered(overlay, "kind", "time"), itemgetter("kind")):
+        rows = [*of_kind]
+        chosen += rows[:: -math.ceil(len(rows) / points)][::-1]
     return chosen
 
 
 def averaged(messages: Iterable[Row], points: int) -> list[Row]:
-    """At most `points` rows per topic, each a message or some consecutive ones."""
-    made = []
-    for _, rows in by(messages, "topic"):
-        count = len(rows)
-        for row in rows:
-            row["bucket"] = row["index"] * min(count, points) // count
-        for _, some in by(rows, "bucket"):
-            known = [row["latency_p99"] for row in some if row["latency_p99"] is not None]
-            row = {"topic": some[0]["topic"], "latency_p99": max(known, default=None)}
-            for name in ("index", "published", "reliability"):
-                row[name] = min(one[name] for one in some)
-            for name in ("rmr", "ldh", "duplicates"):
-                row[name] = fmean(one[name] for one in some)
-            made.append(row)
+    """At most `points` rows of a topic, each a message or some consecutive ones."""
+    rows = ordered(messages, "index")
+    count, made = len(rows), list[Row]()
+    for _, of_one in groupby(rows, lambda row: row["index"] * min(count, points) // count):
+        some = [*of_one]
+        known = [row["latency_p99"] for row in some if row["latency_p99"] is not None]
+        made.append(
+            {name: min(one[name] for one in some) for name in ("index", "published", "reliability")}
+            | {name: fmean(one[name] for one in some) for name in ("rmr", "ldh", "duplicates")}
+            | {"latency_p99": max(known, default=None)}
+        )
     return made
 
 
-def ranked(load: Iterable[Row], points: int) -> list[Row]:
-    """At most some `points` peers that have a trace, from the one that sends most down."""
+def ranked(load: Iterable[Row], points: int) -> list[tuple[float, int, int | None]]:
+    """Of some `points` peers at most that have a trace, from the one that sends most down: the
+    share of the peers that send more, messages and bytes sent."""
     rows = [row for row in load
             if row["sent_rpcs"] + row["received_rpcs"] + row["deliveries"]]  # fmt: skip
     rows.sort(key=lambda row: (-row["sent_messages"], row["peer"]))
     step, last = math.ceil(len(rows) / points), len(rows) - 1
     return [
-        {name: row[name] for name in ("sent_messages", "sent_bytes")} | {"share": rank / len(rows)}
+        (rank / len(rows), row["sent_messages"], row["sent_bytes"])
         for rank, row in enumerate(rows)
         if rank % step == 0 or rank == last
     ]

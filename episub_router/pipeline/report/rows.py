@@ -1,191 +1,200 @@
-"""From the rows of a lake's answers to a report's runs."""
+"""From a run's answers in a lake to what a report says of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import SECOND
+from episub_router.pipeline.report.comparison import mean_of
 from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.model import Drawing, Row, Run, TopicReport
 from episub_router.pipeline.report.params import ReportParams
-from episub_router.pipeline.report.queries import ABOUT, MESSAGE
+from episub_router.pipeline.report.queries import (
+    about,
+    averaged,
+    caused,
+    largest,
+    looks,
+    most_frequent,
+    of_traits,
+    ordered,
+    ranked,
+    thinned,
+)
 
 OVERLAYS = ("active", "eager", "stream")
 """Kinds of links that an overlay can be made of, the best known first."""
 
 _NO_TOPIC = "(no topic)"
 
-
 _DEEP = 1.25
 _SLOW = 1.5
 """Times the mean over a run's peers, from which on a depth or a latency says something. Chosen."""
 
+_SPREAD = (
+    "messages", "deliveries", "reliability", "worst_reliability", "atomicity", "latency_p50",
+    "latency_p99", "latency_max", "t99", "rmr", "rmr_last", "duplicates_per_delivery", "ldh",
+    "mean_hops", "fan_out_max", "stability",
+)  # fmt: skip
+_MESSAGE = ("index", "reliability", "rmr", "ldh", "duplicates", "latency_p99")
+_LOOK = ("kind", "proximity_ratio", "degree_mean", "components", "symmetry")
+"""Columns of the tables `spread`, `messages` and `overlay` that are in a report."""
 
-class ReportRows:
-    """Rows of all tables that the report on a run is made of, by table.
 
-    `chosen` has the topics that are shown; None is what has no topic.
-    """
+def spreads(lake: Lake, run: str) -> list[Row]:
+    """The table `spread` of a whole run: its topics, those with the most messages first."""
+    rows = _of_all(lake.look(GOLD, "spread", [run]).to_table().to_pylist())
+    return sorted(rows, key=lambda row: (-row["messages"], row["topic"] or ""))
 
-    def __init__(
-        self,
-        tables: Mapping[str, list[Row]],
-        chosen: Sequence[str | None],
-        params: ReportParams,
-    ) -> None:
-        self._tables, self._chosen, self._params = tables, chosen, params
 
-    def rows(self, name: str, **wanted: Any) -> list[Row]:
-        return [
-            row
-            for row in self._tables.get(name, ())
-            if all(row[key] == value for key, value in wanted.items())
-        ]
+class RunRows:
+    """The rows of a run in the tables of a lake, and what a report says of them."""
 
-    def run(self, name: str) -> Run:
-        (quality,) = self.rows("quality")
-        spreads = by_messages(self.rows("spread"))
-        chosen = [row for row in spreads if row["topic"] in self._chosen]
-        load = _sorted(self.rows("load"), "share")
-        faults = _sorted(self.rows("faults"), "begin", "peers")
-        places = {"after": "begin", "until": "end", "calm_after": "calm"}
+    def __init__(self, lake: Lake, run: str, params: ReportParams) -> None:
+        self._lake, self._name, self._params = lake, run, params
+        (self._quality,) = self._rows("quality")
+        self._balance = {row["figure"]: row for row in self._rows("balance")}
+        self._control = ordered(_of_all(self._rows("control_traffic")), "kind")
+        self._channels = ordered(self._rows("sds_channels"), "channel")
+
+    def _rows(self, name: str, where: Any = None, layer: str = GOLD) -> list[Row]:
+        table = self._lake.look(layer, name, [self._name]).to_table(filter=where)
+        rows: list[Row] = table.drop(["run"]).to_pylist()
+        return rows
+
+    def run(self, topics: Sequence[Row], left_out: int) -> Run:
+        """What is said of the run, and of `topics`, rows of `spreads`."""
+        rows, params = self._rows, self._params
+        headers = self._lake.traced(self._name, "header").to_table(["detail"])["detail"]
+        peers = rows("peers")
+        clocks = [row for row in rows("clocks", layer=SILVER) if row["offset"] is not None]
+        clocks.sort(key=lambda row: (-abs(row["offset"]), row["peer"]))
+        times = {"after": "begin", "until": "end", "calm_after": "calm"}
         return Run(
-            name=name,
-            about=_about(self.rows("headers")),
-            quality=quality,
-            control=_sorted(self.rows("control_traffic"), "kind"),
-            losses=self.rows("losses"),
-            load=[(row["share"], row["sent_messages"], row["sent_bytes"]) for row in load],
-            balance={row["figure"]: row for row in self.rows("balance")},
-            clocks=_sorted(self.rows("clocks"), "peer"),
-            channels=_sorted(self.rows("sds_channels"), "channel"),
-            topics=[self._topic(name, row, quality) for row in chosen],
-            topics_left_out=len(spreads) - len(chosen),
-            faults=[fault | {at: _since(fault[of], quality) for at, of in places.items()}
-                    for fault in faults],
-            groups=_sorted(self.rows("groups"), "trait", "value"),
-            worst=[peer | {"why": reason(peer)} for peer in self.rows("worst")],
+            name=self._name,
+            about=about(headers.drop_null().to_pylist(), params.reasons),
+            quality=self._quality,
+            control=self._control,
+            losses=most_frequent(_of_all(rows("loss_reasons")), params.reasons),
+            load=ranked(rows("load"), params.points),
+            balance=self._balance,
+            clocks=ordered(clocks[:5], "peer"),
+            channels=self._channels,
+            topics=[self._topic(row) for row in topics],
+            topics_left_out=left_out,
+            faults=[fault | {at: self._since(fault[of]) for at, of in times.items()}
+                    for fault in ordered(rows("faults"), "begin", "peers")],
+            groups=of_traits(rows("groups"), rows("traits", layer=SILVER), peers, params.reasons),
+            worst=_worst(peers, params),
         )  # fmt: skip
 
-    def _topic(self, run: str, spread: Row, quality: Row) -> TopicReport:
-        topic = spread["topic"]
-        shown = _NO_TOPIC if topic is None else topic
-
-        def of_topic(name: str, *order: str) -> list[Row]:
-            return _sorted(self.rows(name, topic=topic), *order)
+    def _topic(self, spread: Row) -> TopicReport:
+        topic, params = spread["topic"], self._params
+        its = _is("topic", topic)
 
         def timed(row: Row, time: str, *names: str) -> Row:
-            return {name: row[name] for name in names} | {"after": _since(row[time], quality)}
+            return {name: row[name] for name in names} | {"after": self._since(row[time])}
 
-        seen = [look for look in _sorted(self.rows("overlay"), "kind", "time")
-                if look["topic"] in (topic, None)]  # fmt: skip
-        of_look = ("kind", "proximity_ratio", "degree_mean", "components", "symmetry")
+        seen = looks(self._rows("overlay", its | ds.field("topic").is_null()), params.points)
+        messages = self._rows("messages", its)
+        faults = self._rows("recovery", its)
+        causes = caused(self._lake.look(GOLD, "causes", [self._name]).to_table(filter=its))
+        shown = _NO_TOPIC if topic is None else topic
         return TopicReport(
-            label=f"{run} · {shown}",
-            run=run,
+            label=f"{self._name} · {shown}",
+            run=self._name,
             topic=shown,
-            figures=self._figures(spread, seen),
+            figures=self._figures(spread, seen, faults, sum(map(sum, causes.values()))),
             latencies=[(row["millisecond"] + 1, row["share"])
-                       for row in of_topic("latency_cdf", "millisecond")],
-            messages=[timed(row, "published", "index", *MESSAGE[2:])
-                      for row in of_topic("messages", "index")],
+                       for row in thinned(self._rows("latency_cdf", its), params.points)],
+            drawing=self._drawing(topic, messages),
+            messages=[timed(row, "published", *_MESSAGE)
+                      for row in averaged(messages, params.points)],
             degrees={look["kind"]: look["degrees"] for look in seen},
-            overlay=[timed(look, "time", *of_look) for look in seen],
-            faults=[timed(fault, "time", *fault) for fault in of_topic("recovery", "time")],
-            rest=next(iter(of_topic("rest")), {}),
-            causes={r["cause"]: (r["late"], r["lost"]) for r in of_topic("caused")},
-            missing={r["reason"]: r["count"] for r in of_topic("missing")},
-            duplicates={r["cause"]: r["count"] for r in of_topic("duplicate_causes")},
-            drawing=self._drawing(topic),
+            overlay=[timed(look, "time", *_LOOK) for look in seen],
+            faults=[timed(fault, "time", *fault) for fault in largest(faults, params.points)],
+            rest=next(iter(self._rows("rest", its)), {}),
+            causes=causes,
+            missing={r["reason"]: r["count"] for r in _of_all(self._rows("missing", its))},
+            duplicates={r["cause"]: r["count"]
+                        for r in _of_all(self._rows("duplicate_causes", its))},
         )  # fmt: skip
 
-    def _figures(self, spread: Row, looks: Sequence[Row]) -> dict[str, float | None]:
-        figures = {
-            name: spread[name]
-            for name in (
-                "messages", "deliveries", "reliability", "worst_reliability", "atomicity",
-                "latency_p50", "latency_p99", "latency_max", "t99", "rmr", "rmr_last",
-                "duplicates_per_delivery",
-                "ldh", "mean_hops", "fan_out_max", "stability",
-            )
-        }  # fmt: skip
-        topic = spread["topic"]
+    def _figures(
+        self, spread: Row, looks: Sequence[Row], faults: Sequence[Row], late: int
+    ) -> dict[str, float | None]:
+        figures = {name: spread[name] for name in _SPREAD}
         figures["missing"] = spread["live"] - spread["delivered"]
         expected = spread["live"] - (spread["delivered"] - spread["deliveries"])
         # Whether those came in time that have no latency, nobody knows.
         expected -= spread["unknown_latencies"]
-        figures["late"] = sum(row["late"] + row["lost"] for row in self.rows("caused", topic=topic))
-        figures["on_time"] = 1 - figures["late"] / expected if expected else None
+        figures["late"] = late
+        figures["on_time"] = 1 - late / expected if expected else None
         figures["bytes_per_delivery"] = self._bytes_per_delivery()
-        control = self.rows("control_traffic")
         for name in ("sends", "ids", "bytes"):
-            shares = [row[f"{name}_per_delivery"] for row in control]
+            shares = [row[f"{name}_per_delivery"] for row in self._control]
             known = [value for value in shares if value is not None]
             figures[f"control_{name}"] = math.fsum(known) if known else None
-        sent = [row for row in self.rows("balance") if row["figure"] == "sent_messages"]
-        figures["load_gini"] = sent[0]["gini"] if sent and sent[0]["mean"] else None
+        sent = self._balance.get("sent_messages")
+        figures["load_gini"] = sent["gini"] if sent and sent["mean"] else None
         last = _last_look(looks)
         for name in ("degree_mean", "proximity_ratio", "components"):
             figures[name] = last[name] if last else None
-        mended = [row["repaired_after"] for row in self.rows("mended", topic=topic)]
-        repaired = [value for value in mended if value is not None]
+        repaired = [row["repaired_after"] for row in faults if row["repaired_after"] is not None]
         figures["repaired_after"] = max(repaired, default=None)
-        figures["unrepaired"] = len(mended) - len(repaired) if mended else None
-        channels = self.rows("sds_channels")
-        figures["causal_violations"] = (
-            sum(row["violations"] for row in channels) if channels else None
-        )
+        figures["unrepaired"] = len(faults) - len(repaired) if faults else None
+        violations = [row["violations"] for row in self._channels]
+        figures["causal_violations"] = sum(violations) if violations else None
         return figures
 
     def _bytes_per_delivery(self) -> float | None:
         """All bytes sent in the run for each of its deliveries; None where a trace lacks sizes."""
-        (quality,) = self.rows("quality")
-        figures = {row["figure"]: row for row in self.rows("balance")}
-        sent, sized = figures.get("sent_rpcs"), figures.get("sent_bytes")
-        if not (sent and sized and quality["served"]) or sized["peers"] != sent["peers"]:
+        sent, sized = self._balance.get("sent_rpcs"), self._balance.get("sent_bytes")
+        served = self._quality["served"]
+        if not (sent and sized and served) or sized["peers"] != sent["peers"]:
             return None
-        return float(sized["mean"] * sized["peers"] / quality["served"])
+        return float(sized["mean"] * sized["peers"] / served)
 
-    def _drawing(self, topic: str | None) -> Drawing | None:
-        tree = self.rows("tree", topic=topic)
-        last = self.rows("last", topic=topic)
-        if not tree or not last:
+    def _drawing(self, topic: str | None, messages: Sequence[Row]) -> Drawing | None:
+        """The last of the messages that reached most, in the overlay when it was published."""
+        if not messages:
             return None
-        links = self.rows("links", topic=topic)
-        kinds = [kind for kind in OVERLAYS if any(link["kind"] == kind for link in links)]
-        kind = kinds[0] if kinds else None
-        return draw(
-            last[0]["message"],
-            last[0]["source"],
-            {row["peer"]: row["parent"] for row in tree},
-            [(link["a"], link["b"]) for link in links if link["kind"] == kind],
-            kind,
-            self._params.drawn,
-            last[0]["receivers"],
-        )
+        best = max(messages, key=itemgetter("reliability", "published", "message"))
+        tree = self._rows("deliveries", _is("message", best["message"]), SILVER)
+        if not tree:
+            return None
+        at, until = best["published"], ds.field("until")
+        there = (
+            ds.field("kind").isin(OVERLAYS) & (ds.field("since") <= at)
+            & (until.is_null() | (until > at))
+            & (ds.field("topic").is_null() | _is("topic", topic))
+        )  # fmt: skip
+        links = self._rows("links", there, SILVER)
+        kind = next((k for k in OVERLAYS if any(link["kind"] == k for link in links)), None)
+        most = self._params.drawn
+        pairs = sorted({(link["peer"], link["remote"]) for link in links if link["kind"] == kind})
+        parents = {row["peer"]: row["parent"] for row in ordered(tree, "hops", "peer")[: 10 * most]}
+        return draw(best["message"], best["source"], parents, pairs, kind, most, best["receivers"])
+
+    def _since(self, time: int | None) -> float | None:
+        return None if time is None else (time - self._quality["begin"]) / SECOND
 
 
-def _since(time: int | None, quality: Row) -> float | None:
-    return None if time is None else (time - quality["begin"]) / SECOND
+def _is(name: str, value: str | None) -> Any:
+    column = ds.field(name)
+    return column.is_null() if value is None else column == pa.scalar(value, pa.string())
 
 
-def by_messages(spreads: Sequence[Row]) -> list[Row]:
-    """Rows of topics, those with the most messages first."""
-    return sorted(spreads, key=lambda row: (-row["messages"], row["topic"] or ""))
-
-
-def _about(headers: Sequence[Row]) -> Row:
-    """What headers say, in one: where they differ, everything."""
-    if not headers:
-        return {}
-    described = {
-        name: ", ".join(sorted({row[name] for row in headers if row[name] is not None}))
-        for name in ABOUT
-    }
-    simulated = any(row["simulated"] for row in headers)
-    return {name: value for name, value in described.items() if value} | {"simulated": simulated}
+def _of_all(rows: Iterable[Row]) -> list[Row]:
+    """Those of the whole run."""
+    return [row for row in rows if row["window"] is None]
 
 
 def _last_look(looks: Sequence[Row]) -> Row | None:
@@ -196,11 +205,12 @@ def _last_look(looks: Sequence[Row]) -> Row | None:
     return None
 
 
-def _sorted(rows: Sequence[Row], *keys: str) -> list[Row]:
-    def order(row: Row) -> list[tuple[bool, Any]]:
-        return [(row[key] is None, row[key]) for key in keys]
-
-    return sorted(rows, key=order)
+def _worst(peers: Sequence[Row], params: ReportParams) -> list[Row]:
+    """The peers that fared worst, of those that were to get enough, and why."""
+    means = {f"usual_{name}": mean_of([p[name] for p in peers]) for name in ("latency", "hops")}
+    known = [peer | means for peer in peers if peer["expected"] >= params.enough]
+    known.sort(key=lambda p: (-p["missing"], -p["late"], -(p["latency"] or 0), p["peer"]))
+    return [peer | {"why": reason(peer)} for peer in known[: params.worst]]
 
 
 def reason(row: Row) -> str:
