@@ -60,7 +60,8 @@ FACTS: dict[str, Make] = {
     "troubles": lambda t, p: evidence.troubles(
         t("arrivals"), t("publishes"), t("subscriptions"), p),
     "judged": lambda t, p: causes.judged(evidence.evidence(
-        t("timed"), t("records"), t("troubles"), t("deliveries"), t("control"), t("starts"), p), p),
+        t("timed"), t("records"), t("contacts"), t("troubles"), t("deliveries"), t("control"),
+        t("starts"), p), p),
 }  # fmt: skip
 """Each table, and how it is made of those before it."""
 

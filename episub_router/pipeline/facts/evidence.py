@@ -17,7 +17,7 @@ NEVER = -1
 """In place of a time that there isn't: a column with nulls would be one of doubles in pandas, which
 haven't all the digits of times since 1970."""
 
-_COLUMNS = ("kind", "topic", "message", "a", "b", "first", "last", "since")
+_TEXTS, _TIMES = ("kind", "topic", "message", "a", "b"), ("first", "last", "since")
 
 
 def starts(records: DataFrame, clocks: DataFrame) -> DataFrame:
@@ -55,6 +55,7 @@ def troubles(
 def evidence(
     events: DataFrame,
     records: DataFrame,
+    contacts: DataFrame,
     troubles: DataFrame,
     deliveries: DataFrame,
     control: DataFrame,
@@ -75,22 +76,16 @@ def evidence(
     """
     messages = F.broadcast(troubles.select("run", "message").distinct())
     runs = F.broadcast(troubles.select("run").distinct())
-    seconds = F.broadcast(_seconds(troubles, params))
+    traced = grouped_by(contacts, ["run"], receipts="sum(receipts) > 0")
+    seconds = F.broadcast(_seconds(troubles, params).join(traced, "run"))
     near = events.withColumn("second", F.floor(F.col("time") / SECOND))
     near = near.join(seconds, ["run", "second"])
-    place = ("run", "second", "time")
-    received = near.where(
-        "event IN ('recv', 'deliver', 'duplicate') AND remote IS NOT NULL AND remote != peer"
-    ).selectExpr(*place, "remote AS a", "peer AS b")
-    # A simulated run has no receipts of RPCs: links that come about, and round trips, say as much.
-    met = near.where(
-        "(event = 'neighbor' AND state = 'up' OR event = 'stream-up' OR rtt IS NOT NULL) "
-        "AND remote IS NOT NULL"
-    ).join(F.broadcast(events.where("event = 'recv'").select("run").distinct()), "run", "anti")
-    contacts = received.unionByName(met.selectExpr(*place, "remote AS a", "peer AS b"))
-    contacts = contacts.unionByName(met.selectExpr(*place, "peer AS a", "remote AS b"))
-    pulses = near.where("event NOT IN ('header', 'report')").withColumnRenamed("peer", "a")
-    extent = {"first": "min(time)", "last": "max(time)"}
+    rows = ", ".join(f"CASE WHEN {when} THEN {row} END" for row, when in _SEEN)
+    said = f"inline(filter(array({rows}), one -> one IS NOT NULL))"
+    seen = near.selectExpr("run", "second", "time", said)
+    seen = grouped_by(
+        seen, ["run", "second", "kind", "a", "b"], first="min(time)", last="max(time)"
+    )
     sent = transmissions(events, "send").join(messages, ["run", "message"])
     written = transmissions(events, "written").join(messages, ["run", "message"])
     asked = (
@@ -98,21 +93,35 @@ def evidence(
         .selectExpr("run", "peer", "remote", "time", "explode(asked) AS message")
         .join(messages, ["run", "message"])
     )
-    said = F.from_json("detail", "dropped long")["dropped"]
-    dropped = records.where((F.col("event") == "report") & (said > 0)).select("run", "peer")
-    rows = (
-        _rows("trouble", troubles, a="source", b="peer", first="published", last="delivered"),
-        _rows("delivery", deliveries.join(messages, ["run", "message"]), a="parent", b="peer",
+    lost = F.from_json("detail", "dropped long")["dropped"]
+    dropped = records.where((F.col("event") == "report") & (lost > 0)).select("run", "peer")
+    return reduce(DataFrame.unionByName, (
+        _rows("'trouble'", troubles, a="source", b="peer", first="published", last="delivered"),
+        _rows("'delivery'", deliveries.join(messages, ["run", "message"]), a="parent", b="peer",
               first="time"),
-        _rows("sent", sent, a="peer", b="remote", first="time"),
-        _rows("written", written, a="peer", b="remote", first="time"),
-        _rows("asked", asked, a="peer", b="remote", first="time"),
-        _rows("contact", grouped_by(contacts, ["run", "second", "a", "b"], **extent)),
-        _rows("pulse", grouped_by(pulses, ["run", "second", "a"], **extent)),
-        _rows("start", started.join(runs, "run"), a="peer", first="time"),
-        _rows("dropped", dropped.distinct().join(runs, "run"), a="peer"),
-    )  # fmt: skip
-    return reduce(DataFrame.unionByName, rows)
+        _rows("'sent'", sent, a="peer", b="remote", first="time"),
+        _rows("'written'", written, a="peer", b="remote", first="time"),
+        _rows("'asked'", asked, a="peer", b="remote", first="time"),
+        _rows("kind", seen),
+        _rows("'start'", started.join(runs, "run"), a="peer", first="time"),
+        _rows("'dropped'", dropped.distinct().join(runs, "run"), a="peer"),
+    ))  # fmt: skip
+
+
+_MET = (
+    "NOT receipts AND remote IS NOT NULL AND "
+    "(event = 'neighbor' AND state = 'up' OR event = 'stream-up' OR rtt IS NOT NULL)"
+)
+_CAME = "event IN ('recv', 'deliver', 'duplicate') AND remote IS NOT NULL AND remote != peer"
+_TRACED = "event NOT IN ('header', 'report')"
+_SEEN = (
+    ("struct('contact' AS kind, remote AS a, peer AS b)", _CAME),
+    # A simulated run has no receipts of RPCs: links that come about, and round trips, say as much.
+    ("struct('contact' AS kind, remote AS a, peer AS b)", _MET),
+    ("struct('contact' AS kind, peer AS a, remote AS b)", _MET),
+    ("struct('pulse' AS kind, peer AS a, string(null) AS b)", _TRACED),
+)
+"""What an event says, and when it does."""
 
 
 def _seconds(troubles: DataFrame, params: AnswerParams) -> DataFrame:
@@ -124,11 +133,10 @@ def _seconds(troubles: DataFrame, params: AnswerParams) -> DataFrame:
 
 
 def _rows(kind: str, table: DataFrame, **columns: str) -> DataFrame:
-    there = {name: name for name in _COLUMNS if name in table.columns} | columns
-    types = dict.fromkeys(_COLUMNS, "string") | dict.fromkeys(("first", "last", "since"), "long")
-    made = {name: F.col(there[name]) if name in there else F.lit(None) for name in _COLUMNS[1:]}
-    times = {name: F.coalesce(made[name], F.lit(NEVER)) for name in ("first", "last", "since")}
-    return table.select(
-        "run", F.lit(kind).alias("kind"),
-        *(column.cast(types[name]).alias(name) for name, column in (made | times).items()),
+    """The rows of `table`, which are of `kind`, an expression, as evidence."""
+    none = dict.fromkeys((*_TEXTS, *_TIMES), "NULL")
+    of = none | {name: name for name in table.columns} | columns | {"kind": kind}
+    return table.selectExpr(
+        "run", *(f"string({of[name]}) AS {name}" for name in _TEXTS),
+        *(f"coalesce(bigint({of[name]}), {NEVER}) AS {name}" for name in _TIMES),
     )  # fmt: skip
