@@ -17,10 +17,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from episub_router.pipeline.session import works_here
+from episub_router.pipeline.session import is_for_little, works_here
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
+
+
+def in_one(table: DataFrame) -> DataFrame:
+    """`table`, where it is little data (`session.LITTLE`) in one partition: what follows from it is
+    made in one stage then, as nothing has to be brought together."""
+    return table.coalesce(1) if is_for_little(table.sparkSession) else table
 
 
 def grouped(

@@ -23,11 +23,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from episub_router.pipeline.engine import in_one
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.record import RECORD as _ARROW_RECORD
 from episub_router.pipeline.storage import (
@@ -94,6 +95,12 @@ class Entry:
 def of_run(batch: str, run: str) -> str:
     """The directory of `run` in that of a batch of bronze; below it are `status=S/`."""
     return f"{batch}/run={escaped(run)}"
+
+
+def is_of(runs: Iterable[str]) -> Column:
+    """Whether a row of bronze, or of a table that was written, is of one of `runs`."""
+    # Of a plain comparison, Sail makes the directory's name, and escapes less in it.
+    return F.concat("run", F.lit("")).isin(list(runs))
 
 
 class Lake:
@@ -192,9 +199,8 @@ class Lake:
             for entry in entries
             if (runs is None or entry.run in runs) and (batches is None or entry.batch in batches)
         }
-        reader = self.session.read.schema(RECORD).option("basePath", self._at(BRONZE))
-        table = reader.parquet(*sorted(paths)).select(*RECORD.names)
-        return table if runs is None else table.where(F.col("run").isin(list(runs)))
+        table = self._read(RECORD, *sorted(paths), base=self._at(BRONZE))
+        return table if runs is None else table.where(is_of(runs))
 
     def check(self, entries: Sequence[Entry], runs: Iterable[str]) -> None:
         """Raise LakeError where `entries` have none of one of `runs`, or there are none."""
@@ -238,13 +244,12 @@ class Lake:
         # Of this writer alone: another one may write other runs at the same time.
         staged = self._at("staging", layer, f"{name}-{uuid.uuid4().hex}")
         table.write.mode("overwrite").partitionBy("run").parquet(staged)
-        # Sail takes names as they are, where Spark escapes them as Hive does.
-        parts = self._storage.names(staged)
-        found = {unquote(part): part for part in parts} | {part: part for part in parts}
+        # Engines differ in what they escape.
+        parts = {unquote(part): part for part in self._storage.names(staged)}
         for run in runs:
-            part = found.get(f"run={run}", f"run={escaped(run)}")
+            new = f"{staged}/{parts.get(f'run={run}', f'run={escaped(run)}')}"
             aside = of_run(self._at(_ASIDE, layer, name), run)
-            replace(self._storage, f"{staged}/{part}", of_run(self._at(layer, name), run), aside)
+            replace(self._storage, new, of_run(self._at(layer, name), run), aside)
         self._storage.remove(staged)
         # Empty tables have no file that would tell.
         self._storage.put(self._at(layer, name, _SCHEMA), table.schema.json())
@@ -253,14 +258,14 @@ class Lake:
     def read(self, layer: str, name: str, runs: Iterable[str] | None = None) -> DataFrame:
         """A table that was written. Raises LakeError where there is none."""
         typed = self._schema(layer, name)
-        table = self.session.read.schema(typed).parquet(self._at(layer, name)).select(*typed.names)
+        table = self._read(typed, self._at(layer, name))
         if runs is None:
             return table
         chosen = list(runs)
         # Without rows, nothing is planned for what follows from them.
         parts = {f"run={escaped(run)}" for run in chosen}
         is_empty = parts.isdisjoint(self._storage.names(self._at(layer, name)))
-        return table.limit(0) if is_empty else table.where(F.col("run").isin(chosen))
+        return table.limit(0) if is_empty else table.where(is_of(chosen))
 
     def look(self, layer: str, name: str, runs: Iterable[str] | None = None) -> ds.Dataset:
         """A table that was written, without an engine. Raises LakeError where there is none."""
@@ -335,15 +340,24 @@ class Lake:
     def write_live(self, name: str, run: str, number: int, table: DataFrame, *by: str) -> DataFrame:
         """Write batch `number` of a stream's table `name`, in parts by some columns; what is
         written."""
-        where = self._live(name, run, number)
-        table.write.mode("overwrite").partitionBy(*by).parquet(where)
+        written = self._written(table, self._live(name, run, number), *by)
         self._storage.put(self._at(_LIVE, name, _SCHEMA), table.schema.json())
-        return self.session.read.schema(table.schema).parquet(where).select(*table.columns)
+        return written
+
+    def _written(self, table: DataFrame, where: str, *by: str) -> DataFrame:
+        table.write.mode("overwrite").partitionBy(*by).parquet(where)
+        return self._read(table.schema, where)
+
+    def _read(self, schema: StructType, *places: str, base: str = "") -> DataFrame:
+        # As text: Sail keeps the notes on columns that a schema has, empty ones, too, and misses
+        # them where a table has no rows.
+        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema)
+        reader = self.session.read.schema(columns).options(basePath=base or places[0])
+        return in_one(reader.parquet(*places).select(*schema.names))
 
     def read_live(self, name: str, run: str, number: int) -> DataFrame:
         """Batch `number` of a stream's table."""
-        schema = self._schema(_LIVE, name)
-        return self.session.read.schema(schema).parquet(self._live(name, run, number))
+        return self._read(self._schema(_LIVE, name), self._live(name, run, number))
 
     def look_live(self, name: str, run: str, number: int) -> pa.Table:
         """A stream's table as it is after batch `number`, without an engine: what is closed, of all

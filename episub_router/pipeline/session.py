@@ -84,6 +84,9 @@ LITTLE = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     _PARTITIONS: "1",
     _ADAPTIVE: "false",
+    # What is in one partition already isn't sent to anywhere.
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.optimizer.disableHints": "true",
 }
 """Settings for little data, as that of a stream's batch."""
 
@@ -167,6 +170,11 @@ def is_remote(spark: SparkSession) -> bool:
 def works_here(spark: SparkSession) -> bool:
     """Whether functions in Python are called in this process: with Sail, which is sent none."""
     return spark.conf.get(_HERE, "false") == "true"
+
+
+def is_for_little(spark: SparkSession) -> bool:
+    """Whether this is a session of Spark's with the settings for little data."""
+    return spark.conf.get(_PARTITIONS, "") == LITTLE[_PARTITIONS] and not works_here(spark)
 
 
 def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:

@@ -13,11 +13,13 @@ from tests.pipeline.handmade import BEGIN, END, PEERS
 from tests.pipeline.traces import PATIENCE
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from tests.pipeline.conftest import Swept
 
 pytest.importorskip("pyspark")
 
-from episub_router.pipeline.answers.causes import judge
+from episub_router.pipeline.answers.causes import judge, rest
 from episub_router.pipeline.facts.evidence import NEVER
 from episub_router.pipeline.params import SECOND, AnswerParams
 
@@ -247,6 +249,35 @@ def test_an_untraced_peer_and_one_whose_tracer_dropped_events() -> None:
     said = {pair["peer"]: (pair["cause"], pair["detail"]) for pair in pairs}
     assert said["x"] == ("unknown", "it has no trace of its own")
     assert said["d"] == ("unknown", "its tracer dropped events")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("lasts", "late"), [(3, 4), (4, 0)])
+def test_what_stalls_for_a_moment_counts(spark: SparkSession, lasts: int, late: int) -> None:
+    """In the p99 without faults: only a peer that is slow for longer than the deadline is one."""
+    published = {f"m{second}": second * SECOND for second in range(60)}
+    slow = [20, 20 + lasts]
+    rows = [
+        ("r", "t", message, peer, at, False, True, True,
+         4 * SECOND if at // SECOND in slow else SECOND // 10)
+        for message, at in published.items() for peer in "bc"
+    ]  # fmt: skip
+    arrivals = spark.createDataFrame(
+        rows, "run string, topic string, message string, peer string, published long, "
+        "origin boolean, live boolean, delivered boolean, latency long",
+    )  # fmt: skip
+    # Over other links, with one end in common.
+    causes = spark.createDataFrame(
+        [("r", "slow", at * SECOND, 4 * SECOND, "a", peer)
+         for at, peer in zip(slow, "bc", strict=True)],
+        "run string, cause string, published long, latency long, sender string, receiver string",
+    )  # fmt: skip
+    faults = spark.createDataFrame([], "run string, begin long, calm long")
+    (found,) = rest(arrivals, faults, causes, AnswerParams()).collect()
+    # From the deadline before to the last arrival, and patience.
+    assert found.messages == (60 if late else 60 - (3 + lasts + 4 + 10) - 1)
+    assert found.late == late
+    assert found.latency_p99 == (4 * SECOND if late else SECOND // 10)
 
 
 # From whole traces.

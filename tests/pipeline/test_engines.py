@@ -50,19 +50,19 @@ def rows_of(lake: Lake, runs: Sequence[str]) -> list[str]:
     """The rows of all tables, as text that is the same whatever the order of rows and columns, and
     the last digits of doubles."""
     return sorted(
-        json.dumps([name, _rounded(row)], sort_keys=True)
+        json.dumps([name, rounded(row)], sort_keys=True)
         for layer in ("silver", "gold")
         for name in lake.tables(layer)
         for row in lake.look(layer, name, runs).to_table().to_pylist()
     )
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.10g}")
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
+        return {name: rounded(one) for name, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list) else value
 
 
 def copied(lake: Lake, to: Path) -> str:

@@ -253,6 +253,37 @@ def test_a_large_file_at_a_uri_is_never_in_memory(
     assert done.quarantined > 0
 
 
+NAMED = "a=b 50%41:ü/[c]"
+"""A run whose name engines escape, and each in its own way."""
+
+
+def test_a_run_of_whatever_name(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    """Beside others, that one alone is answered, read, and removed."""
+    from episub_router.pipeline.ingest import ingest
+    from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.run import answer, on_demand
+
+    for number, name in enumerate((NAMED, "a", "a=b 50A:ü")):
+        write_star(tmp_path / f"{number}", messages=number + 1)
+        ingest(spark, lake, [str(tmp_path / f"{number}")], name)
+    count = lake.events([NAMED]).count()
+    assert {row.run for row in lake.events([NAMED]).collect()} == {NAMED}
+    assert count < lake.events(["a"]).count() < lake.events().count()
+    for _ in answer(lake, AnswerParams(), [NAMED]):
+        pass
+    for layer, table, rows in (("silver", "deliveries", 4), ("gold", "messages", 1)):
+        assert lake.look(layer, table).to_table()["run"].to_pylist() == [NAMED] * rows
+        assert lake.look(layer, table, [NAMED]).count_rows() == rows
+        assert [row.run for row in lake.read(layer, table, [NAMED]).collect()] == [NAMED] * rows
+    assert on_demand(lake, "rpcs", [NAMED]).count() > 0
+    assert lake.traced(NAMED, "deliver").count_rows() == 4
+    lake.remove(NAMED)
+    assert lake.look("gold", "messages").count_rows() == 0
+    assert lake.runs() == ["a", "a=b 50A:ü"]
+    assert lake.vacuum() == [f"{lake.root}/staging"]
+    assert not [path for path in Path(lake.root).rglob("*") if "50%2541" in path.name]
+
+
 def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None:
     from episub_router.pipeline.lake import LakeError
 

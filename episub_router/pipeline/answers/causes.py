@@ -28,14 +28,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.facts.evidence import NEVER
 from episub_router.pipeline.params import SECOND, AnswerParams
-from episub_router.pipeline.sql import at_rank, grouped_by, ranked, schema_of, window_of
+from episub_router.pipeline.sql import at_rank, grouped_by, ranked, schema_of
 
 FAULTS = ("down", "stopped", "cut")
 """Causes that last, and concern peers as such."""
@@ -473,15 +473,23 @@ def rest(
     arrivals: DataFrame, faults: DataFrame, causes: DataFrame, params: AnswerParams
 ) -> DataFrame:
     """The table `rest`: of each topic, the messages that were published in calm: at no fault and
-    while no link was slow, nor so shortly before that they met it, nor before all came in time
-    again and `patience` later: as long the network is given to mend."""
+    while no peer was slow, nor so shortly before that they met it, nor before all came in time
+    again and `patience` later: as long the network is given to mend. A peer was slow if it was at
+    an end of slow links for longer than `deadline`; what stalls for a moment counts, as a p99
+    without the slowest would be too low."""
     deadline, patience = int(params.deadline * SECOND), int(params.patience * SECOND)
-    slow = causes.where("cause = 'slow'").withColumn("window", window_of("published", params))
-    spans = (
-        grouped_by(slow, ["run", "window"], begin="min(published)", calm="max(published + latency)")
-        .drop("window")
-        .unionByName(faults.select("run", "begin", "calm"))
+    ends = causes.where("cause = 'slow'").selectExpr(
+        "run", "published", "latency", "explode(array(sender, receiver)) AS at"
     )
+    of_end = Window.partitionBy("run", "at").orderBy("published")
+    since = F.col("published") - F.lag("published").over(of_end)
+    ends = ends.withColumn("is_new", F.coalesce(since > patience, F.lit(False)).cast("long"))
+    times = grouped_by(
+        ends.withColumn("time", F.sum("is_new").over(of_end)), ["run", "at", "time"],
+        begin="min(published)", last="max(published)", calm="max(published + latency)",
+    )  # fmt: skip
+    slow = times.where(f"at IS NOT NULL AND last - begin > {deadline}")
+    spans = slow.select("run", "begin", "calm").unionByName(faults.select("run", "begin", "calm"))
     spans = spans.selectExpr(
         "run AS of", f"begin - {deadline} AS begin",
         f"coalesce(calm + {patience}, {_FOREVER}) AS calm",

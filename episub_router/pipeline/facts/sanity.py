@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from episub_router.pipeline.lake import is_of
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.sql import grouped_by
 
@@ -29,7 +30,7 @@ def sane(records: DataFrame, damaged: Sequence[str]) -> DataFrame:
     if not damaged:
         return records
     place = ["run", "file", "offset"]
-    events = records.where((F.col("status") == "event") & F.col("run").isin(list(damaged)))
+    events = records.where((F.col("status") == "event") & is_of(damaged))
     kinds = {"remote": "peer"}
     pairs = ", ".join(
         f"struct('{kinds.get(name, name)}' AS kind, {name} AS name)" for name in _NAMES

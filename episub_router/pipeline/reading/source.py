@@ -7,7 +7,6 @@ theirs (64 MiB is good). Files must be at the same path on all workers.
 from __future__ import annotations
 
 import glob
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,8 +38,8 @@ class _Files(InputPartition):
 class TraceDataSource(DataSource):
     """Trace files as rows of `lake.RECORD`.
 
-    Options: `path`, a file, a pattern, or a directory with all that is below it; or `files`, a
-    JSON list of paths. `run`, the name of the run; by default what each file says (`files`).
+    Options: `path`, a file, a pattern, or a directory with all that is below it; and `run`, the
+    name of the run, by default what each file says.
     """
 
     @classmethod
@@ -52,18 +51,14 @@ class TraceDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         del schema
-        if "files" in self.options:
-            paths = json.loads(self.options["files"])
-        elif "path" in self.options:
-            paths = find(self.options["path"])
-        else:
+        if "path" not in self.options:
             raise ValueError(f"{FORMAT} needs a path")
-        return _Reader(paths, self.options.get("run"))
+        return _Reader(find(self.options["path"]), self.options.get("run"))
 
 
 class _Reader(DataSourceReader):
     def __init__(self, paths: Sequence[str], run: str | None) -> None:
-        self._paths = list(paths)
+        self._paths = paths
         self._run = run
 
     def partitions(self) -> Sequence[InputPartition]:
