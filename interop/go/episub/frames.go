@@ -128,16 +128,18 @@ func (n *node) received(id peer.ID, rpc *pb.Rpc, frame *pb.EpisubFrame) {
 	}
 	for _, message := range rpc.Publish {
 		n.copied(id, message)
-		if t := n.topics[message.GetTopic()]; t == nil {
+		if n.topics[message.GetTopic()] == nil {
 			n.notSubscribed(id, message.GetTopic(), other, nil)
-		} else {
-			n.validated(message.GetTopic(), func() {
-				if t.Gossip(id, message, header) != nil {
-					lines.Emit("refused", lines.Fields{"peer": id.String(), "reason": "payload"})
-				}
-			})
 		}
 	}
+	n.validated(rpc, func() {
+		for _, message := range rpc.Publish {
+			t := n.topics[message.GetTopic()]
+			if t != nil && t.Gossip(id, message, header) != nil {
+				lines.Emit("refused", lines.Fields{"peer": id.String(), "reason": "payload"})
+			}
+		}
+	})
 }
 
 // impliesSubscription: only a subscriber sends this.

@@ -56,6 +56,7 @@ type node struct {
 	dials     map[peer.ID]*dialling
 	faults    faults
 	counts    counts
+	arriving  int   // large RPCs that have begun to come in, and aren't validated
 	plan      *plan // if a script of test-plans is run
 }
 
@@ -191,6 +192,7 @@ func (p port) DialForOthers(id peer.ID, f func(bool))   { p.dialForOthers(id, f)
 func (p port) Release(id peer.ID)                       { p.release(id) }
 func (p port) Ping(id peer.ID, f func(time.Duration))   { p.measure(id, f) }
 func (p port) Send(id peer.ID, controls ...*pb.Control) { p.sendControl(p.name, id, controls...) }
+func (p port) Arriving() bool                           { return p.arriving > 0 }
 func (p port) Subscriptions() []string                  { return p.subscriptions() }
 func (p port) Deliver(message *pb.Message)              { p.delivered(message) }
 

@@ -87,10 +87,16 @@ func (n *node) delivered(message *pb.Message) {
 	}
 }
 
-// validated calls f once a message of the topic has been validated for as long as the script says.
-func (n *node) validated(topic string, f func()) {
-	if n.plan != nil && n.plan.delays[topic] > 0 {
-		n.later(n.plan.delays[topic], f)
+// validated calls f once the messages of an RPC have been validated for as long as the script says.
+func (n *node) validated(rpc *pb.Rpc, f func()) {
+	delay := time.Duration(0)
+	for _, message := range rpc.Publish {
+		if n.plan != nil {
+			delay = max(delay, n.plan.delays[message.GetTopic()])
+		}
+	}
+	if delay > 0 {
+		n.later(delay, f)
 		return
 	}
 	f()

@@ -20,6 +20,7 @@ const (
 	maxControlsQueued = 4096 // RPCs for one peer
 	maxPayloadsQueued = 4096
 	maxPiecesQueued   = 2                // up to so much a piece is added: others wait for as many at most
+	largeRPC          = 16 << 10         // bytes, more than TCP sends at first: it takes round trips to come
 	writeTimeout      = 30 * time.Second // that a peer may take nothing
 )
 
@@ -121,8 +122,14 @@ func (n *node) openStream(id peer.ID) {
 func (n *node) readStream(stream network.Stream) {
 	id := stream.Conn().RemotePeer()
 	reader := bufio.NewReader(stream)
+	arriving := false
+	begun := func(size int) {
+		if arriving = size >= largeRPC; arriving {
+			n.do(func() { n.arriving++ })
+		}
+	}
 	for {
-		raw, err := rpcs.Read(reader)
+		raw, err := rpcs.Read(reader, begun)
 		if err != nil {
 			break
 		}
@@ -133,7 +140,17 @@ func (n *node) readStream(stream network.Stream) {
 		if proto.Unmarshal(raw, extension) != nil {
 			extension = &pb.EpisubRpc{} // the frame alone is lost
 		}
-		n.do(func() { n.received(id, rpc, extension.GetEpisub()) })
+		large := arriving
+		n.do(func() {
+			n.received(id, rpc, extension.GetEpisub())
+			if large {
+				n.validated(rpc, func() { n.arriving-- })
+			}
+		})
+		arriving = false
 	}
 	_ = stream.Reset()
+	if arriving {
+		n.do(func() { n.arriving-- })
+	}
 }

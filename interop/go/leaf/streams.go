@@ -59,7 +59,7 @@ func (n *node) readStream(stream network.Stream) {
 	id := stream.Conn().RemotePeer()
 	reader := bufio.NewReader(stream)
 	for {
-		raw, err := rpcs.Read(reader)
+		raw, err := rpcs.Read(reader, nil)
 		if err != nil {
 			break
 		}

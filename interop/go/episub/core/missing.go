@@ -182,6 +182,9 @@ func (t *Topic) asks(m *message, from *link) bool {
 	case age <= lostAfter && from == nil:
 		m.due = now.Add(lateAnswer)
 		return false
+	case age < lateAnswer && len(m.asked) == 0 && t.port.Arriving(): // it may be this one
+		m.due = now.Add(piggyback)
+		return false
 	case age > lostAfter && (from == nil || m.timesAsked(from.id) > 1):
 		t.port.Refused("", "message-lost")
 		t.giveUp(m)

@@ -65,6 +65,19 @@ func TestEachAnnouncerIsAskedTwiceBeforeAMessageIsLost(t *testing.T) {
 	}
 }
 
+func TestWhileALargeMessageComesInNothingIsAskedForAtOnce(t *testing.T) {
+	n, topic := alone(t, 2)
+	n.node(topic.me).arriving = true
+	topic.onIHave(topic.links[0], announcement("large", 1))
+	missing := topic.cache.open["large 0"]
+	if n.run(lateAnswer - time.Millisecond); len(missing.asked) > 0 {
+		t.Error("it is asked for, and perhaps it comes")
+	}
+	if n.run(2 * piggyback); len(missing.asked) == 0 {
+		t.Error("it isn't asked for, though something else comes")
+	}
+}
+
 func TestALagIsLearnedForEachNeighbour(t *testing.T) {
 	n, topic := alone(t, 2)
 	early, slow := topic.links[0], topic.links[1]

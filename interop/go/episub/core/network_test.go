@@ -146,6 +146,7 @@ type simNode struct {
 	up           map[peer.ID]bool
 	got          map[string]int
 	frozen, dead bool
+	arriving     bool
 }
 
 func (s *simNode) Now() time.Time { return s.n.now }
@@ -229,6 +230,7 @@ func (s *simNode) PushPiece(id peer.ID, piece *pb.Piece) {
 }
 func (s *simNode) ForgetPieces(peer.ID, string)   {}
 func (s *simNode) ForgetAllPieces(peer.ID)        {}
+func (s *simNode) Arriving() bool                 { return s.arriving }
 func (s *simNode) Refused(_ peer.ID, name string) { s.n.refused[name]++ }
 func (s *simNode) Info(id peer.ID) *pb.PeerInfo   { return &pb.PeerInfo{PeerID: []byte(id)} }
 func (s *simNode) Learn(info *pb.PeerInfo) (peer.ID, bool) {

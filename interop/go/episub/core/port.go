@@ -44,6 +44,8 @@ type Port interface {
 	Info(id peer.ID) *pb.PeerInfo
 	// Learn keeps what others say of a peer; false if that is no peer.
 	Learn(info *pb.PeerInfo) (peer.ID, bool)
+	// Arriving tells whether a large message has begun to come in, and isn't validated.
+	Arriving() bool
 	// Subscriptions are the topics of this node.
 	Subscriptions() []string
 	// Deliver hands a new message to the application.
