@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 # do the children of tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite check compiled kafka lint docs release release-check interop interop-part interop-peers interop-sds proto bench results shadow testbed testbed-part testbed-tools upstream clean
+.PHONY: demo test suite check compiled kafka spark lint docs release release-check interop interop-part interop-peers interop-sds proto bench results shadow testbed testbed-part testbed-tools upstream clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -34,7 +34,7 @@ test:
 
 suite:
 	@nice -n 5 $(MAKE) --no-print-directory lint
-	nice -n 5 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet)" tests $(INTEROP_PART) --without rust)
+	nice -n 5 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet or spark_processes)" tests $(INTEROP_PART) --without rust)
 
 upstream: $(VENV)/.installed-dev
 	$(BIN)/pytest -m quiet tests/upstream
@@ -46,6 +46,10 @@ testbed-part: $(VENV)/.installed-dev
 # The core compiled with mypyc gives the same bytes as the pure Python.
 compiled: $(VENV)/.installed-dev
 	$(BIN)/pytest -m compiled tests/sim $(ARGS)
+
+# A cluster of Spark, a server of Spark Connect, a stream that is killed: each takes minutes.
+spark: $(VENV)/.installed-dev
+	$(BIN)/pytest -m spark_processes tests/pipeline $(ARGS)
 
 # Traces through a real Kafka broker, whose jars Maven brings.
 kafka: $(VENV)/.installed-dev

@@ -288,7 +288,8 @@ class Iteration(AsyncIterator[T], Generic[T]):
         self._thread = thread
         self._fetched: _Fetched[T] = _Fetched(thread)
         self._fetching = asyncio.ensure_future(thread.call(self._fetched.fetch, take))
-        self._fetching.add_done_callback(_setter(self._fetched.there.set))
+        there = self._fetched.there
+        self._fetching.add_done_callback(lambda _: there.set())
         finalize(self, thread.post, self._fetching.cancel)
 
     def __aiter__(self) -> Iteration[T]:
@@ -309,10 +310,6 @@ class Iteration(AsyncIterator[T], Generic[T]):
         if len(fetched.items) == MOST_FETCHED // 2 and fetched.room is not None:
             self._thread.soon(fetched.room.set)
         return item
-
-
-def _setter(function: Callable[..., object], *args: object) -> Callable[..., object]:
-    return lambda *_: function(*args)
 
 
 _threads: WeakKeyDictionary[asyncio.AbstractEventLoop, TrioThread] = WeakKeyDictionary()

@@ -12,7 +12,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from episub_router.pb import episub_pb2 as pb
 
 MAX_FIELDS = 20_000
-"""Of one RPC; chosen: 5,000 subscriptions, or six lists of 1,000 ids, with room to spare."""
+"""Of one RPC; chosen: 5,000 subscriptions of gossipsub, with room to spare."""
 
 _SMALL = 2 * MAX_FIELDS
 """Bytes that can't hold more: a field takes two at least."""

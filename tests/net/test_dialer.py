@@ -7,7 +7,9 @@ from itertools import pairwise
 import pytest
 from libp2p.network.exceptions import SwarmException
 from libp2p.transport.exceptions import OpenConnectionError
+from multiaddr import Multiaddr
 
+from episub_router.addresses import is_circuit
 from episub_router.net.connections.dialer import root_cause
 
 
@@ -43,3 +45,11 @@ def chain(*errors: Exception) -> Exception:
 )
 def test_the_error_at_the_bottom_is_named(error: Exception, text: str) -> None:
     assert root_cause(error) == text
+
+
+def test_an_address_that_cannot_be_read_is_no_circuit() -> None:
+    """Peerstores keep such ones, and good ones beside them are dialled."""
+    bad, good = Multiaddr(b"\xff\xff\x01"), Multiaddr("/ip4/127.0.0.1/tcp/1")
+    with pytest.raises(Exception, match="protocol"):
+        str(bad)
+    assert sorted([bad, good], key=is_circuit) == [bad, good]

@@ -148,6 +148,8 @@ async def test_a_connection_to_a_relay_that_led_nowhere_is_closed() -> None:
         async with episub_router.open(TOPIC, router=router) as node:
             network, by = node.pubsub.host.get_network(), relay_of(relay).peer_id
             await eventually(lambda: bool(network.get_connections(by)))
-            with pytest.raises(NotJoined, match=r"the relay .* answered NO_RESERVATION"):
+            with pytest.raises(
+                NotJoined, match=r"RelayRefused: the relay .* answered NO_RESERVATION"
+            ):
                 await node.joined(timeout=10)
             await eventually(lambda: not network.get_connections(by))

@@ -63,12 +63,6 @@ def test_no_choice_of_messages_makes_another_salt_agree() -> None:
     assert one.summary(SALT, None, None) != one.summary(bytes(15) + b"1", None, None)
 
 
-def test_the_log_is_paged_from_its_end() -> None:
-    log = log_of([(n, f"m{n}") for n in range(1500)])
-    for _ in range(1100):
-        log.evict()
-
-
 def test_eviction_moves_the_range_that_is_compared() -> None:
     places = [(n, f"m{n}") for n in range(5000)]
     one, other = log_of(places), log_of(places)

@@ -100,6 +100,19 @@ async def test_segments_that_were_lost_are_fetched_and_older_ones_are_shown() ->
                 assert len(three.log) == 0
 
 
+async def test_older_messages_have_what_was_said_twice_twice() -> None:
+    async with running_nodes(2, router=flood) as nodes, channels(nodes[:1], SMALL) as (one,):
+        sent = [(await one.send(CONTENT)).id for _ in range(2)]
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[1:], SMALL, join_last=0) as (two,):
+            await eventually(lambda: bool(two._driver._peers))
+            shown = await two.older(limit=40)
+            assert [(m.id, m.content == CONTENT) for m in shown] == [
+                (sent[1], True),
+                (sent[0], True),
+            ]
+
+
 async def test_more_segments_than_anyone_takes_are_not_sent() -> None:
     params = replace(QUICK, max_message=1024)
     async with running_nodes(1, router=flood) as nodes, channels(nodes, params) as (one,):

@@ -187,7 +187,7 @@ def test_vectors_of_a_leave() -> None:
         f"ask again after {RETRY:g} s while a message of the source is under way",
         f"({pulling.FIRST_PATIENCE:g} s before the second; 0.15 s once the message is "
         f"{pulling.OVERDUE:g} s old)",
-        f"no new piece for {pulling.GIVE_UP_AFTER:g} s, or "
+        f"no new piece for {pulling.GIVE_UP_AFTER:g} s ({pulling.EMPTY_AFTER:g} s without any), or "
         f"not whole {pulling.GIVE_UP_AFTER:g} s and a second for each {pulling.SLOWEST >> 10} KiB",
         f"Keep the pieces for {pulling.KEPT_FOR:g} s, at most {transfers.MAX_KEPT_BYTES >> 20} MiB "
         f"of them and of {transfers.MAX_KEPT:,} messages",

@@ -48,6 +48,10 @@ _RESET_TIMEOUT = 1.0
 Dial = Callable[[Multiaddr, ID], Awaitable[object]]
 
 
+class RelayRefused(Exception):
+    """A relay is there, and makes no circuit."""
+
+
 def relay_of(address: Multiaddr) -> PeerInfo:
     """The relay of a circuit address, and where it is; raises an error where that isn't said."""
     return info_from_p2p_addr(Multiaddr(str(address).partition("/p2p-circuit")[0]))
@@ -55,10 +59,10 @@ def relay_of(address: Multiaddr) -> PeerInfo:
 
 async def dial_circuit(host: IHost, address: Multiaddr, target: ID, dial_relay: Dial) -> None:
     """Connect to `target` through the relay in `address`, which is dialled if it isn't connected.
-    Raises ConnectionError if the relay refuses, and whatever py-libp2p does."""
+    Raises RelayRefused if the relay refuses, and whatever py-libp2p does."""
     relay = relay_of(address)
     if relay.peer_id == host.get_id():
-        raise ConnectionError("this node would be the relay itself")
+        raise RelayRefused("this node would be the relay itself")
     if not is_connected(host, relay.peer_id):
         await dial_relay(relay.addrs[0], relay.peer_id)
     wish = HopMessage(type=HopMessage.CONNECT, peer=PeerId(id=target.to_bytes()))
@@ -80,7 +84,7 @@ async def _asked(
         if answer.status != Status.OK:
             known = answer.status in Status.values()
             reason = Status.Name(answer.status) if known else answer.status
-            raise ConnectionError(f"the relay {relay} answered {reason}")
+            raise RelayRefused(f"the relay {relay} answered {reason}")
         yield stream, answer
     except BaseException:
         with suppress(Exception), trio.CancelScope(shield=True), trio.move_on_after(_RESET_TIMEOUT):
@@ -132,6 +136,7 @@ class RelayPlaces:
                     self._held[address] = None
                     logger.info("others reach this node over %s again", address)
                 with trio.move_on_after(seconds / 2):
+                    await trio.sleep(_LOOK_INTERVAL)
                     while is_connected(host, relay):  # noqa: ASYNC110 (py-libp2p has no event)
                         await trio.sleep(_LOOK_INTERVAL)
             else:

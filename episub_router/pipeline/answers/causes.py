@@ -129,8 +129,12 @@ class _Trial:
             senders = self._sends[message, receiver]
             senders[sender] = min(time, senders.get(sender, time))
         self._asks = {key[:3]: key[3] for key in self._columns("asked")}
-        self._written = {key[:3]: key[3] for key in self._columns("written")}
-        """When a sender's stream had taken a message for a receiver, of those that trace it."""
+        self._written: dict[tuple[Any, int, int], int] = {}
+        """When a sender's stream had taken a message for a receiver first, of those that trace
+        it."""
+        for *link, time in self._columns("written"):
+            key = link[0], link[1], link[2]
+            self._written[key] = min(time, self._written.get(key, time))
         self._slow: dict[int, list[tuple[int, int]]] = defaultdict(list)
         """From when to when a message was under way to a peer that took most of the deadline."""
         for (message, peer), senders in self._sends.items():

@@ -105,7 +105,9 @@ class RunRows:
         seen = looks(self._rows("overlay", its | ds.field("topic").is_null()), params.points)
         messages = self._rows("messages", its)
         faults = self._rows("recovery", its)
-        causes = caused(self._lake.look(GOLD, "causes", [self._name]).to_table(filter=its))
+        causes = caused(
+            self._lake.look(GOLD, "causes", [self._name]).to_table(["cause", "latency"], filter=its)
+        )
         shown = _NO_TOPIC if topic is None else topic
         return TopicReport(
             label=f"{self._name} · {shown}",

@@ -15,6 +15,9 @@ GIVE_UP_AFTER = 20.0
 """Seconds without a new piece after which a message is given up. Chosen: several times the longest
 patience, so that each neighbour was asked."""
 
+EMPTY_AFTER = 10.0
+"""Likewise where not one piece has come: a preamble costs its author nothing."""
+
 SLOWEST = 16 * 1024
 """Bytes a second that a message comes at, or it is given up: what a slow drip can't hold for
 long."""
@@ -69,8 +72,9 @@ class Pulling:
         state, transfer = self._state, self._state.transfers.get(id)
         if transfer is None or transfer.whole_at is not None:
             return
+        waited = GIVE_UP_AFTER if transfer.have else EMPTY_AFTER
         longest = GIVE_UP_AFTER + transfer.preamble.size / SLOWEST
-        if now - transfer.moved_at >= GIVE_UP_AFTER or now - transfer.announced_at >= longest:
+        if now - transfer.moved_at >= waited or now - transfer.announced_at >= longest:
             state.transfers.give_up(transfer)
             state.drop(transfer.first_bringer, DropReason.MESSAGE_LOST)
             return

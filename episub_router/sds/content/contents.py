@@ -110,12 +110,15 @@ class Contents:
         result = []
         messages = [self._codec.decode(row.raw, row.key[0]) for row in rows]
         at_hand = {m.message_id: m for m in messages if m.segment}
+        sets = _sets(rows, messages)
         for row, message in zip(rows, messages, strict=True):
             if message.snapshot:
                 continue
             shown = ChannelMessage(message.message_id, row.sender_id, b"", row.key[0])
             try:
-                content = await self._content(message, row.sender_id, at_hand)
+                content = await self._content(
+                    message, row.sender_id, at_hand, sets.get(message.message_id, {})
+                )
                 if content is not None:
                     result.append(replace(shown, content=content))
             except UnreadableError:
@@ -130,9 +133,14 @@ class Contents:
         return ChannelMessage(message.message_id, message.sender_id, content, None)
 
     async def _content(
-        self, message: Message, sender: SenderId, at_hand: Mapping[MessageId, Message] = _NOTHING
+        self,
+        message: Message,
+        sender: SenderId,
+        at_hand: Mapping[MessageId, Message] = _NOTHING,
+        beside: SegmentPlaces | None = None,
     ) -> bytes | None:
         """The content of a message, or the one that it completes; None where there is neither.
+        `beside` are the segments of its set in `at_hand`.
 
         Raises UnreadableError where it ends one of which a segment is missing.
         """
@@ -141,12 +149,7 @@ class Contents:
             return self.opened(message.content or b"", sender)
         if not segment.count or segment.length > self._params.max_content + _SEAL:
             raise UnreadableError(f"its content is no segment, or one of {segment.length} bytes")
-        found: SegmentPlaces = {
-            other.segment.index: (0, (other.lamport or 0, other.message_id))
-            for other in at_hand.values()
-            if other.segment and other.segment.of == segment.of and other.sender_id in ("", sender)
-        }
-        found |= await self._segments(message.message_id)
+        found: SegmentPlaces = {**(beside or {}), **await self._segments(message.message_id)}
         missing = segment.count - len(found)
         if missing and segment.index == segment.count - 1:
             raise UnreadableError(f"{missing} of {segment.count} segments are missing")
@@ -176,6 +179,26 @@ class Contents:
             return self._cipher.decrypt(data, context_of(*self._place, sender))
         except Exception as error:  # whatever the application's library raises
             raise UnreadableError(f"{type(error).__name__}: {error}") from error
+
+
+def _sets(
+    rows: Sequence[StoredMessage], messages: Sequence[Message]
+) -> dict[MessageId, SegmentPlaces]:
+    """The set of each segment, in order: a content that is said twice has two, as in the store."""
+    newest: dict[tuple[SenderId, bytes], SegmentPlaces] = {}
+    sets: dict[MessageId, SegmentPlaces] = {}
+    for row, message in sorted(zip(rows, messages, strict=True), key=lambda pair: pair[0].key):
+        segment = message.segment
+        if segment is None:
+            continue
+        whose = row.sender_id, segment.of
+        places = newest.setdefault(whose, {})
+        if len(places) == segment.count:
+            places = newest[whose] = {}
+        if segment.index not in places:
+            places[segment.index] = 0, (message.lamport or 0, message.message_id)
+            sets[message.message_id] = places
+    return sets
 
 
 def context_of(topic: str, channel_id: str, sender_id: str) -> bytes:

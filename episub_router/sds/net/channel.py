@@ -268,7 +268,8 @@ class SdsChannel:
     ) -> list[ChannelMessage]:
         """The newest messages of the log with their content, newest first, at most `limit`.
 
-        `before`: only those before this place. Costs no more for a long log than for a short one.
+        `before`: only those before this place. Also those that the store keeps beyond `log_limit`.
+        Costs no more for a long log than for a short one.
         """
         return await self._page(None, _place(before), limit, newest_first=True)
 
@@ -314,8 +315,9 @@ class SdsChannel:
         driver, more = self._driver, True
         result: list[ChannelMessage] = []
         while more and len(result) < limit:
-            items = limit - len(result) + 1  # `before` itself may be there
-            size = 2 * items * driver.params.max_message  # with proofs
+            wanted = limit - len(result) + 1  # `before` itself may be there
+            size = 2 * wanted * driver.params.max_message  # with proofs
+            items = max(_PAGE, wanted)  # most may be segments
             stored, more = await driver.of_store(
                 SqliteStore.page, after, before, items, size, newest_first=newest_first
             )

@@ -608,14 +608,13 @@ def _key(lamport: int | None, message_id: str) -> Key | None:
 def _add_segment(db: sqlite3.Connection, channel: str, change: fx.Logged, segment: Segment) -> None:
     """Into the newest set of its content, or the next one where that is complete: what is said
     twice has two. A second one of an index is ignored."""
-    find = (
-        "SELECT max(segment), count(*) FROM message WHERE channel = ? AND sender = ? "
-        "AND segment BETWEEN ? AND ?"
-    )
+    among = "FROM message WHERE channel = ? AND sender = ? AND segment BETWEEN ? AND ?"
     whose = (channel, change.entry.sender_id)
-    newest, _ = db.execute(find, (*whose, segment.of, segment.of + b"\xff" * 8)).fetchone()
+    every = (*whose, segment.of, segment.of + b"\xff" * 8)
+    (newest,) = db.execute(f"SELECT max(segment) {among}", every).fetchone()
     of = newest[:-4] if newest else segment.of + bytes(4)
-    if db.execute(find, (*whose, of, of + b"\xff" * 4)).fetchone()[1] == segment.count:
+    (here,) = db.execute(f"SELECT count(*) {among}", (*whose, of, of + b"\xff" * 4)).fetchone()
+    if here == segment.count:
         of = segment.of + (int.from_bytes(of[-4:], "big") + 1).to_bytes(4, "big")
     db.execute(
         "UPDATE OR IGNORE message SET segment = ? WHERE channel = ? AND id = ?",

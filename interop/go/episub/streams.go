@@ -125,6 +125,7 @@ func (n *node) readStream(stream network.Stream) {
 	arriving := false
 	begun := func(size int) {
 		if arriving = size >= largeRPC; arriving {
+			_ = stream.SetReadDeadline(time.Now().Add(writeTimeout)) // a peer that stalls isn't waited for
 			n.do(func() { n.arriving++ })
 		}
 	}
@@ -133,6 +134,7 @@ func (n *node) readStream(stream network.Stream) {
 		if err != nil {
 			break
 		}
+		_ = stream.SetReadDeadline(time.Time{})
 		rpc, extension := &pb.Rpc{}, &pb.EpisubRpc{}
 		if proto.Unmarshal(raw, rpc) != nil {
 			break

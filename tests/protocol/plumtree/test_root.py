@@ -255,5 +255,8 @@ def test_trees_without_a_way_to_the_source_and_old_ones_are_not_offered() -> Non
     lose(branch, "a")
     assert sent(branch.handle(NeighborUp("b", LinkKind.RANDOM)), Root) == []
     branch = built("a")
+    branch.receive("a", Gossip("m", 1, "payload", 0, "s", "s"))
     branch.wait(TREE_IDLE + 1)
     assert sent(branch.handle(NeighborUp("b", LinkKind.RANDOM)), Root) == []
+    bring(branch, "a", round=2)  # It has to carry a message again.
+    assert sent(branch.handle(NeighborUp("c", LinkKind.RANDOM)), Root) == []

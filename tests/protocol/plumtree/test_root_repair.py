@@ -7,7 +7,6 @@ from random import Random
 
 from episub_router.protocol.effects import DropReason, NeighborUp
 from episub_router.protocol.messages import (
-    MAX_IDS,
     Gossip,
     Graft,
     LinkKind,
@@ -222,16 +221,6 @@ def test_no_more_than_100_trees_are_kept() -> None:
         if sent(branch.receive("b", ask(1, source))) == [("a", ask(1, source))]
     ]
     assert len(known) == MAX_TREES
-
-
-def test_lists_of_sources_are_bounded() -> None:
-    branch = Branch("a", "b")
-    for start in (0, MAX_IDS):
-        lines = [TreeRoot(source, 1, 1, 0.0) for source in range(start, start + MAX_IDS)]
-        branch.receive("a", Root(tuple(lines)))
-    branch.wait(SETTLE)
-    for _, offer in sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)), Root):
-        assert len(offer.roots) <= MAX_IDS
 
 
 def test_unknown_sources_in_graft_and_prune_are_ignored() -> None:
