@@ -129,6 +129,9 @@ def start(
     `conf` goes before the settings here. Raises FileNotFoundError where there is no Java, and
     ModuleNotFoundError where there is no Sail.
     """
+    # With gRPC's own handling of forks some children are aborted before they run their program,
+    # such as Java.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     if engine == SAIL:
         return _sail()
     if remote is not None:

@@ -37,6 +37,19 @@ spark.stop()
 """
 
 
+_CHILDREN_BESIDE_SAIL = """
+import signal, subprocess, sys
+from episub_router.pipeline import session
+
+spark = session.start(engine=session.SAIL)
+for number in range(400):
+    if number % 10 == 0:
+        spark.range(3).count()
+    forked = subprocess.Popen([sys.argv[1]], preexec_fn=lambda: signal.getsignal(signal.SIGINT))
+    assert forked.wait() == 0, number
+"""
+
+
 def answered(lake: Lake, runs: Sequence[str]) -> None:
     """Have all tables of some runs made."""
     from episub_router.pipeline.params import AnswerParams
@@ -95,3 +108,12 @@ def test_a_server_of_spark_connect_makes_the_same_tables(swept: Swept, tmp_path:
     root = copied(swept.lake, tmp_path / "lake")
     children.run([sys.executable, "-c", _AT_A_SERVER, root, *runs], check=True, timeout=500)
     assert rows_of(Lake(None, root), runs) == rows_of(swept.lake, runs)
+
+
+@pytest.mark.spark
+def test_children_run_beside_sail() -> None:
+    """As Java does, which PySpark starts with a function to call before; one in 150 was aborted."""
+    pytest.importorskip("pysail")
+    true = shutil.which("true")
+    assert true is not None
+    children.run([sys.executable, "-c", _CHILDREN_BESIDE_SAIL, true], check=True)
