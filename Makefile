@@ -33,8 +33,8 @@ test:
 	@$(MAKE) --no-print-directory -j 3 suite $(if $(ARGS),,upstream testbed-part)
 
 suite:
-	@nice -n 5 $(MAKE) --no-print-directory lint
-	nice -n 5 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet or spark_processes)" tests $(INTEROP_PART) --without rust)
+	@nice -n 15 $(MAKE) --no-print-directory lint
+	nice -n 15 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet or spark_processes)" tests $(INTEROP_PART) --without rust)
 
 upstream: $(VENV)/.installed-dev
 	$(BIN)/pytest -m quiet tests/upstream
