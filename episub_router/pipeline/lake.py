@@ -340,12 +340,9 @@ class Lake:
     def write_live(self, name: str, run: str, number: int, table: DataFrame, *by: str) -> DataFrame:
         """Write batch `number` of a stream's table `name`, in parts by some columns; what is
         written."""
-        written = self._written(table, self._live(name, run, number), *by)
-        self._storage.put(self._at(_LIVE, name, _SCHEMA), table.schema.json())
-        return written
-
-    def _written(self, table: DataFrame, where: str, *by: str) -> DataFrame:
+        where = self._live(name, run, number)
         table.write.mode("overwrite").partitionBy(*by).parquet(where)
+        self._storage.put(self._at(_LIVE, name, _SCHEMA), table.schema.json())
         return self._read(table.schema, where)
 
     def _read(self, schema: StructType, *places: str, base: str = "") -> DataFrame:

@@ -137,7 +137,7 @@ class RelayPlaces:
                     logger.info("others reach this node over %s again", address)
                 with trio.move_on_after(seconds / 2):
                     await trio.sleep(_LOOK_INTERVAL)
-                    while is_connected(host, relay):  # noqa: ASYNC110 (py-libp2p has no event)
+                    while is_connected(host, relay):  # noqa: ASYNC110 (no event of one peer's)
                         await trio.sleep(_LOOK_INTERVAL)
             else:
                 await trio.sleep(_AGAIN_AFTER)

@@ -86,8 +86,7 @@ def evidence(
     seen = grouped_by(
         seen, ["run", "second", "kind", "a", "b"], first="min(time)", last="max(time)"
     )
-    sent = transmissions(events, "send").join(messages, ["run", "message"])
-    written = transmissions(events, "written").join(messages, ["run", "message"])
+    sent = transmissions(events, "send", "written").join(messages, ["run", "message"])
     asked = (
         control.where("direction = 'send' AND asked IS NOT NULL")
         .selectExpr("run", "peer", "remote", "time", "explode(asked) AS message")
@@ -99,8 +98,8 @@ def evidence(
         _rows("'trouble'", troubles, a="source", b="peer", first="published", last="delivered"),
         _rows("'delivery'", deliveries.join(messages, ["run", "message"]), a="parent", b="peer",
               first="time"),
-        _rows("'sent'", sent, a="peer", b="remote", first="time"),
-        _rows("'written'", written, a="peer", b="remote", first="time"),
+        _rows("if(direction = 'send', 'sent', direction)", sent, a="peer", b="remote",
+              first="time"),
         _rows("'asked'", asked, a="peer", b="remote", first="time"),
         _rows("kind", seen),
         _rows("'start'", started.join(runs, "run"), a="peer", first="time"),

@@ -196,7 +196,7 @@ def _sets(
         if len(places) == segment.count:
             places = newest[whose] = {}
         if segment.index not in places:
-            places[segment.index] = 0, (message.lamport or 0, message.message_id)
+            places[segment.index] = 0, message.key
             sets[message.message_id] = places
     return sets
 

@@ -109,8 +109,7 @@ class Intake:
     def proves_id(self, received: ReceivedMessage, channel_id: str, key: Key) -> bool:
         """Whether a message is proven, and has the place that it was said to have."""
         message = received.message
-        place = (message.lamport or 0, message.message_id)
-        return received.way is Way.PULLED and (message.channel_id, place) == (channel_id, key)
+        return received.way is Way.PULLED and (message.channel_id, message.key) == (channel_id, key)
 
     def served(self, item: StoredMessage, peer: str) -> ReceivedMessage | Rejected:
         """A message that `peer` handed out over a direct stream."""

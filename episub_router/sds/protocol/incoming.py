@@ -95,7 +95,7 @@ class Incoming:
             if not waiting.unmet:
                 self._remove(waiting)
                 ready.append(waiting)
-        ready.sort(key=lambda w: (w.message.lamport or 0, w.message.message_id))
+        ready.sort(key=lambda waiting: waiting.message.key)
         return ready
 
     def overdue(self, now: Time) -> list[MessageId]:

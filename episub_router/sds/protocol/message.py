@@ -77,6 +77,11 @@ class Message:
     """The content is the sha256 of what an application made of all messages up to this clock."""
 
     @property
+    def key(self) -> tuple[int, MessageId]:
+        """Its place in the total order."""
+        return self.lamport or 0, self.message_id
+
+    @property
     def history_ids(self) -> list[MessageId]:
         """The ids of the causal history, without the message itself."""
         return [e.message_id for e in self.causal_history if e.message_id != self.message_id]

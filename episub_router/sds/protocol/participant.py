@@ -400,9 +400,7 @@ class Participant:
         """Those of the messages that we have and that wait for others, as they are served."""
         found = [w for i in ids if (w := self.incoming.get(i)) is not None]
         return [
-            StoredMessage((m.lamport or 0, m.message_id), w.raw, w.origin, m.sender_id)
-            for w in found
-            for m in (w.message,)
+            StoredMessage(m.key, w.raw, w.origin, m.sender_id) for w in found for m in (w.message,)
         ]
 
     def compare(self, ask: fx.AskCompare, stored: int, now: Time) -> LogComparison:
