@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
+import trio
 from google.protobuf.message import DecodeError
 from libp2p.abc import IHost, INetStream, IPubsubRouter
 from libp2p.exceptions import ParseError, ValidationError
@@ -90,6 +91,8 @@ class ResilientPubsub(BackpressurePubsub):
         self._turns = CopyTurns()
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
+        self._opening: dict[ID, trio.Lock] = {}
+        """Held while a stream to a peer is opened."""
         at_once = options.setdefault("max_concurrent_validator_count", _VALIDATIONS_AT_ONCE)
         costs = Costs(self.params)
         self._validators = Validators(
@@ -370,6 +373,17 @@ class ResilientPubsub(BackpressurePubsub):
                     self.lose_peer_stream(peer)
 
     async def open_peer_stream(self, peer_id: ID) -> None:
+        """As in `Pubsub`, but one after the other: two hosts that dial each other at once have two
+        connections, and what was queued for the first of two streams would be lost."""
+        opening = self._opening.setdefault(peer_id, trio.Lock())
+        try:
+            async with opening:
+                await self._open_peer_stream(peer_id)
+        finally:
+            if not opening.locked():
+                self._opening.pop(peer_id, None)
+
+    async def _open_peer_stream(self, peer_id: ID) -> None:
         if is_broken(self.peers.get(peer_id)):
             self.lose_peer_stream(peer_id)
         await super().open_peer_stream(peer_id)

@@ -6,12 +6,13 @@ hears of it again, because `b`'s own stream, over which it subscribed, is still 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from libp2p.abc import IPubsubRouter
+import trio
+from libp2p.abc import INetStream, IPubsubRouter
 from libp2p.custom_types import TProtocol
 from libp2p.network.stream.net_stream import NetStream
 from libp2p.peer.id import ID
@@ -94,6 +95,28 @@ async def test_one_resilient_end_mends_it(
             await sender.pubsub.publish(TOPIC, b"after")
             while (await receive(subscription))[0].data != b"after":
                 pass
+
+
+async def test_two_connections_at_once_have_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two streams the peer resets the older one, and loses what was queued for it."""
+    async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
+        pubsub = a.pubsub
+        assert isinstance(pubsub, ResilientPubsub)
+        opened = []
+        new_stream = a.host.new_stream
+
+        async def counted(peer_id: ID, protocols: Sequence[TProtocol]) -> INetStream:
+            opened.append(peer_id)
+            return await new_stream(peer_id, protocols)
+
+        monkeypatch.setattr(a.host, "new_stream", counted)
+        pubsub.lose_peer_stream(b.id)
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(pubsub.open_peer_stream, b.id)
+        assert opened == [b.id]
+        assert pubsub._opening == {}
+        await settle(a, b)
 
 
 async def test_a_stream_reset_for_garbage_opens_again() -> None:
