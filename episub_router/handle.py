@@ -100,7 +100,7 @@ async def open(
     router: EpisubRouter | None = None,
     pubsub: ResilientPubsub | None = None,
     validator: Validator | None = None,
-    history: bool = True,
+    history: bool | None = None,
     metrics: int | None = None,
 ) -> AsyncIterator[TopicHandle]:
     """A handle on `topic`, for as long as the context lasts.

@@ -75,7 +75,7 @@ async def open(
     router: EpisubRouter | None = None,
     pubsub: ResilientPubsub | None = None,
     validator: Validator | None = None,
-    history: bool = True,
+    history: bool | None = None,
     metrics: int | None = None,
 ) -> AsyncIterator[AsyncioTopic]:
     """As `episub_router.open`, for asyncio. A `validator` that is a coroutine function runs in the

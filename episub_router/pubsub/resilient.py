@@ -40,6 +40,7 @@ from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.pushing import Pushes
 from episub_router.trace.node.queues import TracedQueues
 from episub_router.trace.tracer import Tracer
+from episub_router.util.bounded import put_last
 from episub_router.util.checks import check_type
 from episub_router.util.connections import is_connected
 from episub_router.util.trio_only import check_not_asyncio
@@ -50,6 +51,9 @@ logger = logging.getLogger(__name__)
 
 _VALIDATIONS_AT_ONCE = 20
 """Chosen: py-libp2p has 10, and so has a peer alone here."""
+
+_MAX_LEFT = 1024
+"""Topics remembered that the application left. Chosen: ten times as many as a peer may be in."""
 
 
 def _nothing(*_: object) -> None:
@@ -91,6 +95,8 @@ class ResilientPubsub(BackpressurePubsub):
         self._turns = CopyTurns()
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
+        self._left: dict[str, None] = {}
+        """Topics that were subscribed before; the oldest is forgotten first."""
         self._opening: dict[ID, trio.Lock] = {}
         """Held while a stream to a peer is opened."""
         at_once = options.setdefault("max_concurrent_validator_count", _VALIDATIONS_AT_ONCE)
@@ -274,12 +280,13 @@ class ResilientPubsub(BackpressurePubsub):
 
     # Subscriptions of the application
 
-    async def subscribe(self, topic_id: str, *, history: bool = True) -> Subscription:
+    async def subscribe(self, topic_id: str, *, history: bool | None = None) -> Subscription:
         """As in `Pubsub`, with a buffer of `params.subscription_buffer` messages and 64 MiB.
 
         An `EpisubRouter` may bring the last messages from before, in any order. With `history`
-        False it doesn't ask for them: for its first four seconds it takes only what is pushed,
-        and large ones, which may be three seconds old.
+        False, which is the default for a topic that was left before, it doesn't ask for them: for
+        its first four seconds it takes only what is pushed, and large ones, which may be three
+        seconds old.
 
         Raises TypeError or ValueError for a topic that no frame can carry.
         """
@@ -300,6 +307,8 @@ class ResilientPubsub(BackpressurePubsub):
         record, _ = env_to_send_in_RPC(self.host)
         packet = RPC(subscriptions=[announcement], senderRecord=record)
         await self.message_all_peers(packet.SerializeToString(), announce=announcement)
+        if history is None:
+            history = topic_id not in self._left
         if not history:
             getattr(self.router, "leave_out_history", _nothing)(topic_id)
         await self.router.join(topic_id)
@@ -307,8 +316,10 @@ class ResilientPubsub(BackpressurePubsub):
 
     async def unsubscribe(self, topic_id: str) -> None:
         """As in `Pubsub`; the topic's count in `lagging` goes with the subscription."""
-        if self.trace is not None and topic_id in self.topic_ids:
-            self.trace.left(topic_id)
+        if topic_id in self.topic_ids:
+            put_last(self._left, topic_id, None, _MAX_LEFT)
+            if self.trace is not None:
+                self.trace.left(topic_id)
         await super().unsubscribe(topic_id)
         if self.trace is not None:
             self.trace.look_at_mesh()
