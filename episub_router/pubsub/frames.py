@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +11,7 @@ import trio
 from libp2p.abc import INetStream
 from libp2p.exceptions import ParseError
 from libp2p.io.exceptions import IncompleteReadError, MessageTooLarge
+from libp2p.network.stream.exceptions import StreamReset
 
 _CHUNK = 65_536
 """Bytes read at a time: read byte by byte, a length costs more than a small frame."""
@@ -24,6 +25,10 @@ window, and begins a write to each receiver; beyond 200 messages a second they s
 
 _LONGEST_LENGTH = 10
 """Bytes; a varint of 64 bits."""
+
+_GRACE = 0.1
+"""Seconds. Chosen: a read that is writing a window update ends in them; cancelled there, it would
+use up a nonce of Noise, and the peer could read nothing more."""
 
 
 class FrameOverdue(Exception):
@@ -82,13 +87,35 @@ class FrameReader:
 
     def __init__(self, stream: INetStream, max_bytes: int, unfinished: UnfinishedFrames) -> None:
         """Frames have `max_bytes` at most."""
-        self._stream = stream
+        self.stream = stream
         self._max_bytes = max_bytes
         self._unfinished = unfinished
         self._buffer = bytearray()
         self._start = 0
         self._not_before = 0.0
         """When the stream is read next."""
+        self._ended = False
+        self._scope = trio.CancelScope()
+        """Of the last wait."""
+
+    async def end(self) -> None:
+        """Reset the stream, and end the wait for it, which Yamux doesn't; frames that have come
+        whole can still be read."""
+        self._ended = True
+        with suppress(Exception):
+            await self.stream.reset()
+        await trio.sleep(_GRACE)
+        self._scope.cancel()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """To wait in. Raises StreamReset from `end` on."""
+        with trio.CancelScope() as self._scope:
+            if self._ended:
+                self._scope.cancel()
+            yield
+        if self._scope.cancelled_caught:
+            raise StreamReset
 
     async def read(self) -> bytes:
         """The next frame, without its length.
@@ -113,9 +140,10 @@ class FrameReader:
     async def _fill(self) -> int:
         del self._buffer[: self._start]
         self._start = 0
-        if self._not_before > trio.current_time():
-            await trio.sleep_until(self._not_before)
-        chunk = await self._stream.read(_CHUNK)
+        with self.waiting():
+            if self._not_before > trio.current_time():
+                await trio.sleep_until(self._not_before)
+            chunk = await self.stream.read(_CHUNK)
         self._not_before = trio.current_time() + (_PAUSE if len(chunk) < _SMALL else 0)
         if not chunk:
             raise IncompleteReadError("the stream ended inside a frame")

@@ -82,17 +82,26 @@ class InboundFrames:
         """The last signed record of each peer, the one that came longest ago first."""
         self.trace: NodeTrace | None = None
 
-    async def read(self, stream: INetStream) -> None:
-        """Act on each frame of `stream`. Raises OutOfBudgetError and what else ends the stream."""
+    def reader(self, stream: INetStream) -> FrameReader:
+        """To `read` all of `stream` with."""
+        return FrameReader(stream, self._pubsub.max_inbound_rpc_size, self._unfinished)
+
+    async def read(self, reader: FrameReader) -> None:
+        """Act on each frame of a stream. Raises OutOfBudgetError and what else ends the stream."""
+        stream = reader.stream
         peer = stream.muxed_conn.peer_id
-        reader = FrameReader(stream, self._pubsub.max_inbound_rpc_size, self._unfinished)
         while self._pubsub.manager.is_running:
             frame = await reader.read()
             if self._costs.is_bankrupt(peer):
                 raise OutOfBudgetError("its faults have cost too much")
             # An honest peer may be over its budget where this node is slow. It loses nothing:
             # what it sends waits, and in the end so does the peer.
-            await trio.sleep(self._costs.wait(peer))
+            # What is left of an older stream isn't kept so long, or many would add up.
+            if wait := self._costs.wait(peer):
+                with reader.waiting():
+                    await trio.sleep(wait)
+            else:
+                await trio.lowlevel.checkpoint()
             taken, meter = _Frame(), Meter()
             try:
                 await meter.run(self._take_frame(peer, frame, stream, taken))

@@ -26,7 +26,7 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from episub_router.publishing import BackpressurePubsub
 from episub_router.pubsub.caches import SeenBefore, SeenOnce, ValidCache
 from episub_router.pubsub.drops import REJECTED, PubsubDrop
-from episub_router.pubsub.frames import FrameOverdue
+from episub_router.pubsub.frames import FrameOverdue, FrameReader
 from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
 from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.policy import SignaturePolicy, pubsub_options
@@ -90,8 +90,8 @@ class ResilientPubsub(BackpressurePubsub):
         self._pushes: Pushes | None = None
         self.drops: Counter[PubsubDrop] = Counter()
         self.lagging: Counter[str] = Counter()
-        self._inbound: dict[ID, INetStream] = {}
-        """The stream of each peer that is read."""
+        self._inbound: dict[ID, FrameReader] = {}
+        """Of each peer the newest stream."""
         self._turns = CopyTurns()
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
@@ -146,12 +146,6 @@ class ResilientPubsub(BackpressurePubsub):
         """Read a peer's stream to its end. Never raises: the swarm would die of it."""
         peer = stream.muxed_conn.peer_id
         try:
-            older = self._inbound.get(peer)
-            self._inbound[peer] = stream
-            if older is not None:
-                self._drop(PubsubDrop.STREAM_SUPERSEDED, peer, "it opened another")
-                with suppress(Exception):
-                    await older.reset()
             if peer in self._greeted:
                 self._announce_again(peer)
             self._greeted.add(peer)
@@ -171,16 +165,25 @@ class ResilientPubsub(BackpressurePubsub):
         except Exception as error:
             self._drop(PubsubDrop.STREAM_FAILED, peer, error)
         finally:
-            if self._inbound.get(peer) is stream:
-                del self._inbound[peer]
             if not is_connected(self.host, peer):
                 self._greeted.discard(peer)
         with suppress(Exception):
             await stream.reset()
 
     async def continuously_read_stream(self, stream: INetStream) -> None:
-        """Act on each frame of a stream. Raises what ends the stream, never what a frame asks."""
-        await self._frames.read(stream)
+        """Act on each frame of a stream, in place of the peer's older one. Raises what ends the
+        stream, never what a frame asks."""
+        peer = stream.muxed_conn.peer_id
+        older = self._inbound.get(peer)
+        reader = self._inbound[peer] = self._frames.reader(stream)
+        if older is not None:
+            self._drop(PubsubDrop.STREAM_SUPERSEDED, peer, "it opened another")
+            self.manager.run_task(older.end)
+        try:
+            await self._frames.read(reader)
+        finally:
+            if self._inbound.get(peer) is reader:
+                del self._inbound[peer]
 
     # Messages
 

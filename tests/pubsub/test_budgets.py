@@ -8,13 +8,18 @@ import pytest
 import trio
 import trio.testing
 from libp2p.io.exceptions import IncompleteReadError, MessageTooLarge
+from libp2p.network.stream.exceptions import StreamReset
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.utils import encode_varint_prefixed
 from trio.testing import MockClock
 
 from episub_router.pubsub import PubsubParams
-from episub_router.pubsub.frames import FrameOverdue, FrameReader, UnfinishedFrames
+from episub_router.pubsub.frames import (
+    FrameOverdue,
+    FrameReader,
+    UnfinishedFrames,
+)
 from episub_router.pubsub.metering import Meter
 from episub_router.pubsub.validation_queue import ValidationJob, ValidationQueue
 from episub_router.pubsub.validators import MOST_ASSEMBLED, Costs, Validators
@@ -177,6 +182,17 @@ async def test_frames_are_cut_wherever_the_chunks_end(
 async def test_a_frame_that_is_announced_too_long_is_not_waited_for() -> None:
     with pytest.raises(MessageTooLarge):
         await reader(Chunks(encode_varint_prefixed(bytes(1001))[:2])).read()
+
+
+async def test_frames_that_came_whole_are_read_from_a_superseded_stream(
+    autojump_clock: MockClock,
+) -> None:
+    source = reader(Chunks(b"\x01a\x01b\x02c"))
+    assert await source.read() == b"a"
+    await source.end()
+    assert await source.read() == b"b"
+    with pytest.raises(StreamReset):
+        await source.read()
 
 
 async def test_the_oldest_frame_makes_room(autojump_clock: trio.testing.MockClock) -> None:

@@ -17,13 +17,15 @@ from libp2p.custom_types import TProtocol
 from libp2p.network.stream.net_stream import NetStream
 from libp2p.peer.id import ID
 from libp2p.pubsub.floodsub import FloodSub
+from libp2p.pubsub.pb.rpc_pb2 import RPC
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.stream_muxer.yamux.yamux import YamuxStream
+from libp2p.utils import encode_varint_prefixed
 
 from episub_router import PubsubDrop, ResilientPubsub
-from tests.hosts import Node, connect, connect_all, eventually, receive, running_nodes
+from tests.hosts import PATIENCE, Node, connect, connect_all, eventually, receive, running_nodes
 from tests.hosts import subscribe_all as subscribe
-from tests.pubsub.frames import GARBAGE, TOPIC, flood
+from tests.pubsub.frames import GARBAGE, TOPIC, flood, open_new, publishing, send, signed
 
 pytestmark = pytest.mark.hosts
 
@@ -117,6 +119,73 @@ async def test_two_connections_at_once_have_one_stream(monkeypatch: pytest.Monke
         assert opened == [b.id]
         assert pubsub._opening == {}
         await settle(a, b)
+
+
+class Counting(ResilientPubsub):
+    """Counts the streams that it reads."""
+
+    reading = 0
+
+    async def stream_handler(self, stream: INetStream) -> None:
+        self.reading += 1
+        try:
+            await super().stream_handler(stream)
+        finally:
+            self.reading -= 1
+
+
+async def test_the_tasks_of_superseded_streams_end() -> None:
+    async with two_nodes(Pubsub, Counting) as (a, b):
+        assert isinstance(b.pubsub, Counting)
+        pubsub = b.pubsub
+        newest = [await open_new(a, b) for _ in range(5)][-1]
+        await eventually(lambda: pubsub.drops == {PubsubDrop.STREAM_SUPERSEDED: 5})
+        await eventually(lambda: pubsub.reading == 1)
+        await send(newest, publishing(signed(a, 1, b"newest")))
+        [msg] = await receive(pubsub.subscribed_topics_receive[TOPIC])
+        assert msg.data == b"newest"
+
+
+async def test_the_tasks_of_superseded_streams_end_beyond_their_peers_budget() -> None:
+    """What such a peer sent waits for its budget, and many streams would have a frame each."""
+    async with two_nodes(Pubsub, Counting) as (a, b):
+        assert isinstance(b.pubsub, Counting)
+        pubsub = b.pubsub
+        pubsub._frames._costs.charge(a.id, 1000.0)
+        for number in range(5):
+            await send(await open_new(a, b), publishing(signed(a, number, b"")))
+        await eventually(lambda: pubsub.drops == {PubsubDrop.STREAM_SUPERSEDED: 5})
+        await eventually(lambda: pubsub.reading == 1)
+
+
+class OneFrame:
+    """A stream over another connection, which brings a subscription and goes on."""
+
+    metric_send_channel = None
+
+    def __init__(self, older: INetStream) -> None:
+        self.muxed_conn = older.muxed_conn
+        self._read = False
+
+    async def read(self, n: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if self._read:
+            await trio.sleep_forever()
+        self._read = True
+        rpc = RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid="new")])
+        return encode_varint_prefixed(rpc.SerializeToString())
+
+
+async def test_a_new_stream_is_read_while_the_older_ones_reset_cannot_be_written() -> None:
+    async with two_nodes(Pubsub, ResilientPubsub) as (a, b):
+        [connection] = b.host.get_network().get_connections(a.id)
+        stuck: Any = connection.muxed_conn
+        new: Any = OneFrame(next(iter(connection.get_streams())))
+        async with trio.open_nursery() as nursery:
+            async with stuck._write_lock:
+                nursery.start_soon(b.pubsub.stream_handler, new)
+                await b.pubsub.wait_for_subscription(a.id, "new", timeout=PATIENCE)
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_stream_reset_for_garbage_opens_again() -> None:
