@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
+from episub_router.net.connections.silence import socket_below
 from episub_router.net.counters import Reason
 from episub_router.protocol.effects import DownReason, NeighborDown
 from tests.hosts import Node
@@ -23,17 +26,29 @@ def clock(mock_clock: MockClock) -> MockClock:
     return mock_clock
 
 
-async def fall_silent(node: Node) -> None:
-    """Kill `node`; what tasks write as they are cancelled, such as resets of streams, goes nowhere,
-    and its sockets stay open."""
+@asynccontextmanager
+async def silenced(node: Node) -> AsyncIterator[None]:
+    """Kill `node`: what its tasks write as they are cancelled goes nowhere, and its sockets stay
+    open."""
 
     async def lost(data: bytes) -> None:
         pass
 
-    for connection in node.host.get_network().get_connections():
-        muxed: Any = connection.muxed_conn
-        muxed.secured_conn.write = lost
-    await node.kill()
+    with ExitStack() as kept:
+        for connection in node.host.get_network().get_connections():
+            muxed: Any = connection.muxed_conn
+            muxed.secured_conn.write = lost
+            socket = socket_below(muxed)
+            assert socket is not None
+            kept.enter_context(socket.dup())
+        await node.kill()
+        yield
+
+
+async def gone(dead: Node, others: list[Node]) -> None:
+    """Wait until none of `others` has a link with `dead`."""
+    while any(dead.id in router(node).mesh[TOPIC] for node in others):  # noqa: ASYNC110
+        await trio.sleep(1)
 
 
 async def test_a_link_that_one_side_forgot_becomes_two_sided_again(clock: MockClock) -> None:
@@ -67,11 +82,10 @@ async def test_a_peer_that_falls_silent_is_dropped(clock: MockClock) -> None:
     """As when its machine is gone without a word: the connection still looks alive."""
     async with overlay_of(3) as (nodes, _):
         dead = nodes[2]
-        await fall_silent(dead)
         # Three checks of silence and the one that finds it, each 30 s give or take a fifth.
-        with trio.fail_after(180):
-            while any(dead.id in router(node).mesh[TOPIC] for node in nodes[:2]):  # noqa: ASYNC110
-                await trio.sleep(1)
+        async with silenced(dead):
+            with trio.fail_after(180):
+                await gone(dead, nodes[:2])
 
 
 async def test_a_host_that_only_publishes_notices_a_neighbour_that_stops(clock: MockClock) -> None:
@@ -81,11 +95,11 @@ async def test_a_host_that_only_publishes_notices_a_neighbour_that_stops(clock: 
         publisher, dead = nodes[0], nodes[2]
         await trio.sleep(200)  # Upkeep has come to rest: queries would notice it only later.
         await publisher.pubsub.publish(TOPIC, b"a tree of its own")
-        await fall_silent(dead)
-        with trio.fail_after(10):
-            while dead.id in router(publisher).mesh[TOPIC]:
-                await publisher.pubsub.publish(TOPIC, b"%f" % trio.current_time())
-                await trio.sleep(1)
+        async with silenced(dead):
+            with trio.fail_after(10):
+                while dead.id in router(publisher).mesh[TOPIC]:
+                    await publisher.pubsub.publish(TOPIC, b"%f" % trio.current_time())
+                    await trio.sleep(1)
 
 
 async def test_a_neighbour_that_stops_at_rest_is_noticed_without_queries(clock: MockClock) -> None:
@@ -94,8 +108,7 @@ async def test_a_neighbour_that_stops_at_rest_is_noticed_without_queries(clock: 
         dead = nodes[2]
         await trio.sleep(200)
         assert not count(nodes, Reason.PEER_SILENT)
-        await fall_silent(dead)
-        with trio.fail_after(75):
-            while any(dead.id in router(node).mesh[TOPIC] for node in nodes[:2]):  # noqa: ASYNC110
-                await trio.sleep(1)
+        async with silenced(dead):
+            with trio.fail_after(75):
+                await gone(dead, nodes[:2])
         assert count(nodes[:2], Reason.PEER_SILENT)
