@@ -12,13 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-from episub_router.cli import metrics, pipeline, report, sim, store, trace, why
 from episub_router.cli.arguments import CommandError, Parser
-from episub_router.cli.chat import command as chat
-from episub_router.cli.demo import command as demo
-from episub_router.cli.node import command as node
-from episub_router.cli.top import command as top
 from episub_router.util.errors import single
+
+try:
+    from episub_router.cli import metrics, pipeline, report, sim, store, trace, why
+    from episub_router.cli.chat import command as chat
+    from episub_router.cli.demo import command as demo
+    from episub_router.cli.node import command as node
+    from episub_router.cli.top import command as top
+except ModuleNotFoundError as error:
+    # As where the Python of spark-submit has this package alone.
+    sys.exit(f"episub: {error.name} isn't installed for {sys.executable}")
 
 INTERRUPTED = 130
 """The exit status after Ctrl-C: 128 and the number of SIGINT."""

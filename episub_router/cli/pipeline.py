@@ -32,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
 
     taking = commands.add_parser("ingest", help="read traces into a lake")
     taking.add_argument("input", nargs="+", metavar="INPUT",
-                        help="files, directories, patterns, or Hadoop URIs")  # fmt: skip
+                        help="files, directories, patterns, or URIs")  # fmt: skip
     taking.add_argument("--run", metavar="NAME", dest="run_name",
                         help="name of the run (default: what the traces say, "
                         "else the name of the directory)")  # fmt: skip

@@ -34,5 +34,10 @@ class AnswerParams:
     at_once: int = param(2, unit="tables", source="chosen: a third one waits for others mostly")
     """Tables that are made at the same time."""
 
+    @property
+    def slice(self) -> int:
+        """ns: a silence shorter than that is none, as it makes nothing late."""
+        return max(SECOND, int(self.deadline * SECOND) // 2)
+
     def __post_init__(self) -> None:
         check_numbers(self)

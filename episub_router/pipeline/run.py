@@ -60,8 +60,8 @@ FACTS: dict[str, Make] = {
     "troubles": lambda t, p: evidence.troubles(
         t("arrivals"), t("publishes"), t("subscriptions"), p),
     "judged": lambda t, p: causes.judged(evidence.evidence(
-        t("timed"), t("records"), t("contacts"), t("troubles"), t("deliveries"), t("control"),
-        t("starts"), p), p),
+        t("timed"), t("records"), t("contacts"), t("spans"), t("troubles"), t("deliveries"),
+        t("control"), t("starts"), p), p),
 }  # fmt: skip
 """Each table, and how it is made of those before it."""
 
@@ -211,8 +211,9 @@ def answer(
     there."""
     chosen = runs or lake.runs()
     entries = [entry for entry in lake.manifest() if entry.run in chosen]
-    damaged = sorted({entry.run for entry in entries if entry.quarantined})
-    records = sanity.sane(lake.records(chosen), damaged)
+    suspects = sorted({entry.run for entry in entries if entry.quarantined})
+    read = lake.records(chosen)
+    records = sanity.sane(read, sanity.damaged(read, suspects))
     tables = Tables({"records": records}, params, lake.faults(chosen))
 
     def write(name: str, table: DataFrame) -> DataFrame:

@@ -166,7 +166,7 @@ def events_of(state: DataFrame) -> DataFrame:
     kept = state.where(F.col("role").isin("event", "seen")).drop("role", "count")
     kept = kept.withColumn("late", F.lit(False))
     # What no answer of a stream asks for.
-    missing = ("kind", "parts")
+    missing = ("kind", "parts", "rtt")
     return kept.withColumns({name: F.lit(None).cast(RECORD[name].dataType) for name in missing})
 
 

@@ -115,6 +115,10 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
     faults = rows("faults", of_message=False, layer=GOLD) if judged else ()
     cause = _cause(judged[0], faults, it.begin) if judged else None
     there = [row for row in subscribed if row["peer"] == peer and row["topic"] == publish["topic"]]
+    of_peer = ds.field("peer") == peer
+    is_hostile = "hostile" in lake.look(SILVER, "changes", [run]).to_table(
+        ["state"], filter=of_peer
+    )["state"].to_pylist()  # fmt: skip
     return DeliveryPath(
         run=run,
         message=message,
@@ -126,7 +130,11 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
         latency=got["latency"] if got else None,
         uncertainty=it.uncertainty(publish["source"], peer),
         copies=tuple(it.copies(peer, [row for row in rows("duplicates") if row["peer"] == peer])),
-        why_not="" if got or peer == publish["source"] else _why_not(it.begin, there, cause),
+        why_not=""
+        if got or peer == publish["source"]
+        else "hostile: nobody promises it anything"
+        if is_hostile
+        else _why_not(it.begin, there, cause),
         cause=cause,
     )
 

@@ -183,7 +183,10 @@ def swept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Swep
         for run, peers in apart.items()
     }
     known |= {"skewed": handmade.skewed(), "jumped": handmade.jumped()}
-    known["slow link"] = handmade.slow_link()
+    known |= {"slow link": handmade.slow_link(), "full queue": handmade.full_queue()}
+    for run, until, cut in (("sparse kill", handmade.BACK, False), ("killed", 999, False),
+                            ("sparse cut", handmade.HEALED, True)):  # fmt: skip
+        known[run] = handmade.sparse({"p7"} if not cut else apart["parted"], until=until, cut=cut)
     put_records(lake, {**random, "damaged": damaged(RandomTrace(0).events), **known})
     for _ in answer(lake, AnswerParams(window=WINDOW, patience=PATIENCE, looks=20)):
         pass

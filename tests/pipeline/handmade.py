@@ -46,6 +46,70 @@ def parted(apart: set[str], *, silent: bool, lost: int) -> Made:
     return made
 
 
+GONE, BACK, HEALED = 100, 160, 140
+
+
+def sparse(apart: set[str], *, until: float, cut: bool) -> Made:
+    """For 200 s everybody gets something of everybody and p0 sends something to everybody every
+    second, and p0 publishes every 30 s. From GONE on, `apart` have nothing of the others (`cut`),
+    and get the messages in the end, or don't run, and miss them; until then a new process begins,
+    and traces from there."""
+    made: Made = []
+
+    def add(event: str, peer: str, time: float, **columns: Any) -> None:
+        made.append({"event": event, "peer": peer, "time": int(time * SECOND), "topic": "t",
+                     **columns})  # fmt: skip
+
+    for peer in PEERS:
+        add("header", peer, 0, detail='{"written": 0}')
+        add("join", peer, 0)
+        add("neighbor", peer, 1, remote="p0", state="up")
+    for second in range(2, 200):
+        lacks = GONE <= second < until
+        for peer in PEERS:
+            if lacks and not cut and peer in apart:
+                continue
+            for other in PEERS:
+                if other != peer and not (lacks and (cut or other in apart)
+                                          and (peer in apart) != (other in apart)):  # fmt: skip
+                    add("recv", peer, second + 0.3, remote=other, parts=[])
+            if peer != "p0":
+                add("send", "p0", second + 0.2, remote=peer, parts=[])
+        if second % 30 == 0:
+            add("publish", "p0", second, message=f"m{second}")
+            for peer in PEERS[1:]:
+                late = lacks and peer in apart
+                if cut or not late:
+                    at = until + 0.1 if late else second + 0.1
+                    add("deliver", peer, at, message=f"m{second}", remote="p0", hops=1)
+    if not cut:
+        for peer in apart:
+            add("header", peer, until, detail='{"written": 0}')
+            # It stays what it was to the others.
+            for second in range(GONE, 200):
+                add("send", "p0", second + 0.2, remote=peer, parts=[])
+    return [event for event in made if event["time"] < 200 * SECOND]
+
+
+def full_queue() -> Made:
+    """A whole network, in which p0's queue for p1 is too full for a message, of which nobody else
+    has p1 know. A hostile p7 doesn't take it."""
+    made = parted(set(), silent=False, lost=0)
+    made.append({"event": "node", "state": "hostile", "peer": "p7", "time": 0})
+    about = {"message": "full", "topic": "t"}
+    parts = [{"kind": "message", "topic": "t", "messages": ["full"], "peers": None}]
+    at = 30 * SECOND + SECOND // 2
+    made.append(about | {"event": "publish", "peer": "p0", "time": at})
+    for peer in PEERS[1:]:
+        event = "drop" if peer == "p1" else "send"
+        made.append({"event": event, "peer": "p0", "remote": peer, "time": at, "topic": "t",
+                     "parts": parts})  # fmt: skip
+        if peer not in ("p1", "p7"):
+            made.append(about | {"event": "deliver", "peer": peer, "remote": "p0", "hops": 1,
+                                 "time": at + SECOND // 10})  # fmt: skip
+    return made
+
+
 def slow_link() -> Made:
     """A whole network of go, in which a message of p0 takes 4.5 s to p1, 4.2 s of them in p0's
     stream."""

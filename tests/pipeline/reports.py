@@ -76,7 +76,7 @@ def _run(name: str, slower: float) -> Run:
                    "resends_per_message": 0.1, "lost": 0, "ack_latency_mean": 1e8}],
         topics=[topic],
         topics_left_out=0,
-        faults=[{"cause": "cut", "begin": 0, "end": 1, "after": 1.0, "until": 3.0,
+        faults=[{"run": name, "cause": "cut", "begin": 0, "end": 1, "after": 1.0, "until": 3.0,
                  "calm_after": None, "count": 1, "others": 2, "peers": [name], "detail": None,
                  "late": 2, "lost": 1}],
         worst=[{"peer": PEER, "expected": 2, "missing": 1, "late": 1, "causes": "1 cut",

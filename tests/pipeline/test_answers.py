@@ -211,7 +211,7 @@ def test_the_outcome_is_looked_at_before_the_nodes_are_stopped(spark: SparkSessi
         ("left", "deliver", None, 9), ("left", "recv", None, 12),
     ]  # fmt: skip
     made = [
-        (run, "f", "a", at * SECOND, at, event, state, "t", "b", False, None)
+        (run, "f", "a", at * SECOND, at, event, state, "t", "b", False, None, None)
         for run, event, state, at in rows
     ]
     events, params = spark.createDataFrame(made, CHANGE), AnswerParams()
@@ -236,15 +236,15 @@ def test_windows_are_exact_to_the_nanosecond(spark: SparkSession) -> None:
 
 
 CHANGE = """run string, file string, peer string, time long, offset long, event string,
-    state string, topic string, remote string, late boolean, kind string"""
+    state string, topic string, remote string, late boolean, kind string, rtt long"""
 
 
 def test_what_is_told_at_the_same_time_is_in_the_order_of_files(spark: SparkSession) -> None:
     from episub_router.pipeline.facts import lives
 
     rows = [
-        ("r", "part-0", "a", 5, 0, "graft", "eager", "t", "b", False, None),
-        ("r", "part-1", "a", 5, 0, "prune", "lazy", "t", "b", False, None),
+        ("r", "part-0", "a", 5, 0, "graft", "eager", "t", "b", False, None, None),
+        ("r", "part-1", "a", 5, 0, "prune", "lazy", "t", "b", False, None, None),
     ]
     for told in (rows, rows[::-1]):
         links = lives.links(spark.createDataFrame(told, CHANGE).coalesce(1)).orderBy("kind")
@@ -262,11 +262,11 @@ def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
 
     start = 1_700_000_000 * SECOND
     rows = [
-        ("r", "f", peer, start + at * SECOND, at, *event, "t", other, False, None)
+        ("r", "f", peer, start + at * SECOND, at, *event, "t", other, False, None, None)
         for peer, other in (("a", "b"), ("b", "a"))
         for at, event in ((0, ("join", None)), (1, ("neighbor", "up")), (100, ("recv", None)))
     ]
-    wrong = ("r", "f", "a", start + 2**61, 101, "recv", None, "t", "b", False, None)
+    wrong = ("r", "f", "a", start + 2**61, 101, "recv", None, "t", "b", False, None, None)
     events = spark.createDataFrame([*rows, wrong], CHANGE)
     params = AnswerParams(window=10.0, looks=4)
     of_peers = contacts(events, params)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.pipeline.handmade import BEGIN, END, PEERS
+from tests.pipeline.handmade import BACK, BEGIN, END, GONE, HEALED, PEERS
 from tests.pipeline.traces import PATIENCE
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ class Network:
             for peer in "abcdefgh":
                 if not self.here(peer, second + 0.5):
                     continue
-                self.add("pulse", a=peer, first=ns(second), last=ns(second + 0.9))
+                self.add("pulse", a=peer, first=ns(second), last=ns(second + 0.9), since=1)
                 for other in "abcdefgh":
                     apart = 20 <= second < 30 and (peer in self.side) != (other in self.side)
                     if other != peer and self.here(other, second + 0.5) and not apart:
                         self.add("contact", a=other, b=peer, first=ns(second + 0.1),
-                                 last=ns(second + 0.8))  # fmt: skip
+                                 last=ns(second + 0.8), since=1)  # fmt: skip
 
     def trouble(
         self, second: float, peer: str, came: float | None = None, source: str = "a",
@@ -110,7 +110,7 @@ def test_what_is_lost_after_healing_is_the_routers_fault() -> None:
         network.trouble(second + 0.2, "h", 31)
     network.trouble(31.2, "h", None, f=("a", 31.3))
     network.trouble(45.2, "h", None, f=("a", 45.3))
-    network.add("sent", message="m0", a="a", b="b", first=ns(1))
+    network.add("sends")
     pairs, (cut,) = network.judged()
     assert Counter(pair["cause"] for pair in pairs) == {"cut": 10, "overlay": 2}
     # In time again when what followed at once was over, and not only after the last of all.
@@ -137,7 +137,7 @@ def test_a_restart_is_known_from_the_header() -> None:
     pairs, (down,) = network.judged()
     assert {pair["cause"] for pair in pairs} == {"down"}
     # Down until it heard of others again.
-    assert (down["cause"], down["begin"], down["end"]) == ("down", ns(19.9), ns(30.8))
+    assert (down["cause"], down["begin"], down["end"]) == ("down", ns(19.9), ns(30.1))
 
 
 def test_a_killed_peer_that_does_not_come_back_and_a_truncated_trace() -> None:
@@ -147,7 +147,8 @@ def test_a_killed_peer_that_does_not_come_back_and_a_truncated_trace() -> None:
         for second in range(45, 55):
             network.trouble(second + 0.2, "d")
             if heard:
-                network.add("contact", a="d", b="a", first=ns(second), last=ns(second + 0.5))
+                network.add("contact", a="d", b="a", first=ns(second), last=ns(second + 0.5),
+                            since=1)  # fmt: skip
         pairs, faults = network.judged()
         assert {pair["cause"] for pair in pairs} == {cause}
         assert len(faults) == (not heard)
@@ -239,6 +240,22 @@ def test_what_a_stopped_peer_on_the_way_held_up_is_that_stops() -> None:
     assert (stop["peers"], stop["late"]) == (["b"], 2)
 
 
+def test_a_slow_link_that_was_slow_before_does_not_delay_the_calm() -> None:
+    network = Network(side="gh")
+    network.talk()
+    for second in range(20, 30):
+        network.trouble(second + 0.2, "h", 31)
+    for second in range(4, 59, 8):
+        network.trouble(
+            second + 0.5, "c", second + 4.6, b=("a", second + 0.6), c=("b", second + 4.6)
+        )
+        network.add("sent", message=f"m{second + 0.5}", a="b", b="c", first=ns(second + 0.7))
+    # What is lost on the other side, to somebody of that side, is no part of it either.
+    network.trouble(31.2, "d", None, f=("a", 31.3))
+    _, (cut,) = network.judged()
+    assert (cut["cause"], cut["end"], cut["calm"]) == ("cut", ns(30.1), ns(30.1))
+
+
 def test_an_untraced_peer_and_one_whose_tracer_dropped_events() -> None:
     network = Network()
     network.talk()
@@ -323,6 +340,89 @@ def test_the_rest_is_judged_without_it(swept: Swept) -> None:
         assert rest.messages == (
             68 if run == "whole" else 68 - (END - BEGIN) - DEADLINE - 1 - PATIENCE
         )
+
+
+@pytest.mark.spark
+def test_a_process_that_is_killed_between_two_messages(swept: Swept) -> None:
+    """The messages are further apart than anybody waits for one."""
+    (down,) = swept.table("faults", "sparse kill")
+    assert (down.cause, down.peers, down.lost) == ("down", ["p7"], 2)
+    assert (GONE - 1) * SECOND <= down.begin <= GONE * SECOND
+    assert BACK * SECOND <= down.end <= down.calm <= (BACK + 1) * SECOND
+    assert {row.cause for row in swept.table("causes", "sparse kill")} == {"down"}
+    # Both processes, from their headers alone.
+    starts = swept.table("starts", "sparse kill", "time", layer="silver")
+    assert [row.time for row in starts if row.peer == "p7"] == [0, BACK * SECOND]
+
+
+@pytest.mark.spark
+def test_a_cut_heals_between_two_messages(swept: Swept) -> None:
+    (cut,) = swept.table("faults", "sparse cut")
+    assert (cut.cause, cut.peers, cut.late) == ("cut", PEERS[4:], 4)
+    assert (GONE - 1) * SECOND <= cut.begin <= GONE * SECOND
+    assert HEALED * SECOND <= cut.end <= cut.calm <= (HEALED + 1) * SECOND
+    (rest,) = swept.table("rest", "sparse cut")
+    # What was published before, at 30, 60 and 90 s, and after.
+    assert (rest.messages, rest.late) == (4, 0)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("run", "ending", "nodes", "begin", "end"),
+    [("parted", "cut", 4, BEGIN, END), ("stopped", "stopped", 1, BEGIN, END),
+     ("sparse cut", "cut", 4, GONE, HEALED), ("sparse kill", "down", 1, GONE, BACK)],
+)  # fmt: skip
+def test_what_a_fault_took_to_mend(
+    swept: Swept, run: str, ending: str, nodes: int, begin: int, end: int
+) -> None:
+    (row,) = swept.table("recovery", run)
+    assert (row.ending, row.nodes) == (ending, nodes)
+    # They hear each other every two seconds at least.
+    assert begin - 2 <= row.time / SECOND <= begin
+    assert end <= row.time / SECOND + row.repaired_after <= end + 2
+
+
+@pytest.mark.spark
+def test_a_killed_peers_trace_is_not_cut_short(swept: Swept) -> None:
+    """Others send to it until the end, and nobody gets anything of it."""
+    (quality,) = swept.table("quality", "killed")
+    assert (quality.cut_short, quality.silent_peers) == (0, 1)
+    assert not swept.table("causes", "killed")
+
+
+@pytest.mark.spark
+def test_a_full_queue_is_no_fault_of_the_overlay(swept: Swept) -> None:
+    (pair,) = swept.table("causes", "full queue")
+    assert (pair.message, pair.cause, pair.sender, pair.receiver, pair.detail) == (
+        "full", "slow", "p0", "p1", "the sender's queue was full"
+    )  # fmt: skip
+
+
+@pytest.mark.spark
+def test_tables_and_why_agree(swept: Swept) -> None:
+    """On what is missing and what was late, and the causes of that."""
+    from episub_router.pipeline.why import way
+
+    for run in ("parted", "stopped", "sparse kill", "sparse cut", "full queue", "slow link"):
+        causes = swept.table("causes", run)
+        pairs = Counter((row.cause, row.latency is None) for row in causes)
+        missing = {row.reason: row["count"] for row in swept.table("missing", run)
+                   if row.window is None}  # fmt: skip
+        assert missing == {cause: count for (cause, lost), count in pairs.items() if lost}
+        (spread,) = (row for row in swept.table("spread", run) if row.window is None)
+        assert spread.live - spread.delivered == sum(missing.values())
+        of_faults = Counter[tuple[str, bool]]()
+        for fault in swept.table("faults", run):
+            of_faults += Counter(
+                {(fault.cause, True): fault.lost, (fault.cause, False): fault.late}
+            )
+        assert of_faults == Counter({key: n for key, n in pairs.items() if key[0] != "slow"})
+        (rest,) = swept.table("rest", run)
+        assert rest.live - rest.delivered == missing.get("slow", 0)
+        for row in causes[:3]:
+            found = way(swept.lake, run, row.message, row.peer)
+            assert found.cause is not None
+            assert (found.cause.name, found.cause.detail) == (row.cause, row.detail)
 
 
 @pytest.mark.spark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from episub_router.cli import pipeline
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.main import main
+from tests import children
 from tests.pipeline.files import write_star
 
 
@@ -44,6 +46,15 @@ from tests.pipeline.files import write_star
 )
 def test_errors_of_spark_are_one_line(told: str, cause: str | None) -> None:
     assert pipeline._cause(told) == (cause or told.splitlines()[0])
+
+
+def test_a_python_without_rich_is_one_line() -> None:
+    """As the one that spark-submit finds may be."""
+    code = "import sys; sys.modules['rich'] = None; from episub_router.cli.main import main"
+    ran = children.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("episub: rich")
+    assert ran.stderr.count("\n") == 1
 
 
 def test_names_in_traces_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:

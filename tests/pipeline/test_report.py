@@ -177,6 +177,28 @@ def test_runs_without_answers_are_named(swept: Swept) -> None:
         gather(swept.lake, swept.headline, ["nobody"], ReportParams())
 
 
+@pytest.mark.spark
+def test_a_side_says_of_all_its_runs_what_it_says(swept: Swept) -> None:
+    from episub_router.pipeline.report.gathering import gather
+    from episub_router.pipeline.report.params import ReportParams
+    from episub_router.pipeline.report.tables import faults, headline
+
+    names = ["parted", "sparse cut", "sparse kill"]
+    report = gather(swept.lake, ["whole"], names, ReportParams())
+    assert report.baseline is not None
+    (topic,) = report.baseline.topics
+    causes = [row for name in names for row in swept.table("causes", name)]
+    lost = sum(row.latency is None for row in causes)
+    assert sum(map(sum, topic.causes.values())) == len(causes)
+    assert topic.missing == {"cut": lost - 2, "down": 2}
+    assert f"{lost / 3:.0f} deliveries are missing a run" in headline(report)
+    rests = [swept.table("rest", name)[0] for name in names]
+    assert topic.rest["messages"] == sum(rest.messages for rest in rests)
+    assert [row[0].text for row in faults(report).rows] == names
+    for name in names:
+        assert any(note.startswith(f"{name}: ") for note in report.notes)
+
+
 # As text.
 
 
@@ -260,6 +282,9 @@ def test_what_is_within_chance_has_no_colour() -> None:
 
     clear = compare(rmr, of(1.0, 1.5, 1.2), of(2.0, 2.51, 2.21))
     assert (clear.tone, clear.words) == ("better", "better")
+    # Of many topics one is different by chance.
+    many = compare(rmr, of(1.0, 1.5, 1.2), of(2.0, 2.51, 2.21), topics=10_000)
+    assert (many.tone, many.words) == ("", "within chance")
     assert clear.low is not None
     assert clear.high is not None
     assert -1.2 < clear.low < -1.0 < clear.high < -0.8
@@ -336,6 +361,13 @@ def test_budgets_that_say_nothing(text: str) -> None:
 
     with pytest.raises(ValueError, match=r"budget|figure|limit|float"):
         parse_budget(text)
+
+
+def test_a_third_is_not_nothing() -> None:
+    (missing,) = (figure for figure in FIGURES if figure.name == "missing")
+    assert [missing.shown(value) for value in (0, 1 / 3, 2.0, 1234.5)] == [
+        "0", "0.333", "2", "1,234"
+    ]  # fmt: skip
 
 
 def test_what_is_nearly_everything_is_not_everything() -> None:

@@ -64,6 +64,13 @@ def test_copies_in_vain_and_lost_ones(star: Lake) -> None:
     assert "lost copy" in "\n".join(lines(missed))
 
 
+def test_a_hostile_peer_is_called_so(swept: Swept) -> None:
+    from episub_router.pipeline.why import way
+
+    found = way(swept.lake, "full queue", "full", "p7")
+    assert (found.why_not, found.cause) == ("hostile: nobody promises it anything", None)
+
+
 def test_what_is_not_there_is_named(star: Lake) -> None:
     from episub_router.pipeline.lake import LakeError
     from episub_router.pipeline.why import way

@@ -11,9 +11,9 @@ A pair is judged by what was the case between the publishing and the deadline af
    to the next one.
 4. `joining`: the peer had no link yet.
 5. `slow`: over one link of its way the message took most of the deadline between sending and
-   receipt, or waited for it at the sender; or the receiver asked for it late while other messages
-   to it took so long, as announcements do, too. If one of the two was down, stopped or cut off
-   meanwhile, that is the cause.
+   receipt, or waited for it at the sender, or its queue was full; or the receiver asked for it late
+   while other messages to it took so long, as announcements do, too. If one of the two was down,
+   stopped or cut off meanwhile, that is the cause.
 6. `overlay`: nothing of that. The router lost it, or was late to send it.
 7. `unknown`: nothing of that, and the traces lack what would say it.
 """
@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,6 +53,8 @@ link on which it was late. Of a fault, `begin` and `end` (null: it lasts to the 
 `count`."""
 
 _FOREVER = 2**62
+
+_FULL = "the sender's queue was full"
 
 _UNUSUAL = 4
 """Times what nine of ten of its silences are, from which on a peer was stopped. Chosen: an idle one
@@ -115,11 +116,11 @@ class _Trial:
         self._first = contacts["first"].to_numpy(np.int64)
         self._last = contacts["last"].to_numpy(np.int64)
         self._pulses = {
-            int(peer): one.sort_values("first")[["first", "last"]].to_numpy(np.int64)
+            int(peer): one.sort_values("first")[["first", "last", "since"]].to_numpy(np.int64)
             for peer, one in self._kind("pulse").groupby("a")
         }
+        begin = min((int(pulses[0, 0]) for pulses in self._pulses.values()), default=0)
         self._over = max((int(pulses[-1, 1]) for pulses in self._pulses.values()), default=0)
-        self._watched = self._intervals()
         self._deliveries: dict[Any, dict[int, tuple[int, int]]] = defaultdict(dict)
         for message, parent, peer, time in self._columns("delivery"):
             self._deliveries[message][peer] = parent, time
@@ -128,6 +129,10 @@ class _Trial:
         for message, sender, receiver, time in self._columns("sent"):
             senders = self._sends[message, receiver]
             senders[sender] = min(time, senders.get(sender, time))
+        self._drops: dict[tuple[Any, int], list[int]] = defaultdict(list)
+        """The senders whose queue for a receiver was too full for a message."""
+        for message, sender, receiver, _ in self._columns("drop"):
+            self._drops[message, receiver].append(sender)
         self._asks = {key[:3]: key[3] for key in self._columns("asked")}
         self._written: dict[tuple[Any, int, int], int] = {}
         """When a sender's stream had taken a message for a receiver first, of those that trace
@@ -142,9 +147,9 @@ class _Trial:
             sent = senders.get(parent, got)
             if 2 * (got - sent) > self._deadline:
                 self._slow[peer].append((sent, got))
-        seconds = sum(end - begin for begin, end in self._watched)
-        counts = np.bincount(self._b, minlength=len(self._names))
-        self._talkative = frozenset(np.flatnonzero(counts * self._deadline >= seconds).tolist())
+        counts = np.bincount(self._b, contacts["since"].astype(float), len(self._names))
+        often = counts * self._deadline >= self._over - begin
+        self._talkative = frozenset(np.flatnonzero(often).tolist())
         """Peers that receive something so often that to get nothing means something."""
         self._truncated: dict[int, int] = {}
         self._absences: dict[int, list[Fault]] = defaultdict(list)
@@ -159,34 +164,27 @@ class _Trial:
         yield from zip(*(of_kind[name].tolist() for name in ("message", "a", "b", "first")),
                        strict=True)  # fmt: skip
 
-    def _intervals(self) -> list[tuple[int, int]]:
-        """The times that there is evidence of: none is after the run."""
-        merged: list[tuple[int, int]] = []
-        for time in self._troubles["first"].drop_duplicates().tolist():
-            begin, end = watched(time, self._deadline, self._margin)
-            end = max(begin, min(end, self._over))
-            if merged and begin <= merged[-1][1]:
-                merged[-1] = merged[-1][0], max(end, merged[-1][1])
-            else:
-                merged.append((begin, end))
-        return merged
-
     # Peers that weren't there.
 
     def _find_absences(self) -> None:
         for _, peer, _, time in self._columns("start"):
             self._find_restart(peer, time)
         for peer, pulses in self._pulses.items():
-            heard = self._last[self._a == peer]
-            for begin, until in self._gaps(pulses):
+            heard = self._a == peer
+            ends = pulses[:, 1].tolist()
+            for begin, until in zip(ends, [*pulses[1:, 0].tolist(), _FOREVER], strict=True):
+                if min(until, self._over) - begin <= self._deadline:
+                    continue
                 if self._absence(peer, begin, until) is not None:
                     continue
+                # What was under way at its last moment may still arrive.
+                later = heard & (self._last > begin + SECOND) & (self._first < until)
                 if until < _FOREVER:
-                    if self._is_stopped(peer, begin, until, pulses, heard):
+                    if self._is_stopped(peer, begin, until, pulses) and not later.any():
                         self._absent(
                             "stopped", peer, begin, until, "it traced and answered nothing"
                         )
-                elif len(heard) and heard.max() > begin + SECOND:
+                elif later.any():
                     self._truncated[peer] = begin
                 else:
                     said = "its trace ends, and nobody heard of it later"
@@ -194,23 +192,20 @@ class _Trial:
 
     def _find_restart(self, peer: int, time: int) -> None:
         """The time without a process before the one that began at `time`, if there was another."""
-        for begin, end in self._watched if peer in self._pulses else ():
-            ends = self._pulses[peer][:, 1]
-            earlier = ends[(ends >= begin) & (ends < time)]
-            if begin <= time < end and len(earlier):
-                received = self._last[(self._b == peer) & (self._last >= time)]
-                back = int(received.min()) if len(received) else time
-                said = "its process ended, and a new one began"
-                self._absent("down", peer, int(earlier.max()), back, said)
+        pulses = self._pulses.get(peer, np.empty((0, 3)))
+        earlier = pulses[pulses[:, 0] < time]
+        if len(earlier):
+            received = self._first[(self._b == peer) & (self._last >= time)]
+            back = max(int(received.min()), time) if len(received) else time
+            said = "its process ended, and a new one began"
+            self._absent("down", peer, min(int(earlier[-1, 1]), time), back, said)
 
-    def _is_stopped(self, peer: int, begin: int, until: int, pulses: Any, heard: Any) -> bool:
-        silences = pulses[1:, 0] - pulses[:-1, 1]
+    def _is_stopped(self, peer: int, begin: int, until: int, pulses: Any) -> bool:
+        within = np.zeros(int(pulses[:, 2].sum()) - len(pulses))
+        silences = np.append(within, pulses[1:, 0] - pulses[:-1, 1])
         if until - begin <= _UNUSUAL * np.quantile(silences, 0.9):
             return False
-        # What was under way at its last moment may still arrive.
-        if ((heard > begin + SECOND) & (heard < until)).any():
-            return False
-        received = self._last[(self._b == peer) & (self._last <= begin)]
+        received = self._last[(self._b == peer) & (self._first <= begin)]
         # One that is cut off goes on for a while.
         return not len(received) or begin - received.max() <= 2 * SECOND
 
@@ -218,32 +213,16 @@ class _Trial:
         others = len(self._pulses) - 1
         self._absences[peer].append(Fault(cause, begin, end, frozenset({peer}), others, detail))
 
-    def _gaps(self, pulses: Any) -> Iterator[tuple[int, int]]:
-        """Times longer than the deadline in which a peer that was there before traced nothing,
-        although there is evidence of them."""
-        for begin, end in self._watched:
-            inside = pulses[(pulses[:, 1] >= begin) & (pulses[:, 0] < end)].tolist()
-            edges = [(begin, begin)] if (pulses[:, 1] < begin).any() else []
-            edges += [(first, last) for first, last in inside]
-            goes_on = (pulses[:, 0] >= end).any()
-            edges.append((end, end))
-            for (_, last), (first, _) in pairwise(edges):
-                if first - last > self._deadline:
-                    yield last, first if first < end or goes_on else _FOREVER
-
     # Peers that were apart.
 
     def _reached(self, source: int, begin: int, end: int) -> Any:
         """Which peers a chain of receipts from `begin` to `end` leads to."""
         reached = np.zeros(len(self._names) + 1, dtype=bool)
         reached[source] = True
-        low = np.searchsorted(self._first, begin // SECOND * SECOND)
-        high = np.searchsorted(self._first, end, side="right")
-        a, b = self._a[low:high], self._b[low:high]
-        slices = self._first[low:high] // SECOND
-        there = self._last[low:high] >= begin
-        for at in np.unique(slices):
-            now = (slices == at) & there
+        near = (self._first <= end) & (self._last >= begin)
+        a, b, first, last = (of[near] for of in (self._a, self._b, self._first, self._last))
+        for at in range(begin, end, SECOND):
+            now = (first < at + SECOND) & (last >= at)
             senders, receivers = a[now], b[now]
             while True:
                 new = receivers[reached[senders]]
@@ -290,11 +269,11 @@ class _Trial:
 
     def _apart(self, inside: frozenset[int], outside: frozenset[int], begin: int, end: int) -> None:
         over = np.isin(self._a, list(inside)) & np.isin(self._b, list(outside))
-        before = self._last[over & (self._last < begin)]
-        after = self._first[over & (self._first > end)]
+        before = self._last[over & (self._first < begin)]
+        after = self._first[over & (self._last > end)]
         side = min(inside, outside, key=lambda peers: (len(peers), -min(peers)))
-        since = int(before.max()) if len(before) else begin
-        until = int(after.min()) if len(after) else _FOREVER
+        since = min(int(before.max()), begin) if len(before) else begin
+        until = max(int(after.min()), end) if len(after) else _FOREVER
         for cut in self._cuts:
             if cut.overlaps(since, until) and cut.is_mostly(side):
                 # Of both directions, the link that carried something first ended it.
@@ -348,16 +327,22 @@ class _Trial:
             )  # fmt: skip
 
     def _calm(self, fault: Fault, faults: Sequence[Fault], judged: Sequence[Any]) -> int | None:
-        """The last message after `fault` that was late or lost for no other fault, if no time of
-        `patience` is between that and it."""
+        """The last message after `fault` that was late or lost for it, or for no fault to or from
+        one of its peers, if no time of `patience` is between that and it. What is late over a link
+        that was slow before the fault isn't for it."""
         if fault.end >= _FOREVER:
             return None
         at = fault.end
         following = min((f.begin for f in faults if f.begin > fault.end), default=_FOREVER)
-        for pair, _, explained, *_ in judged:
+        slow = {
+            tuple(link) for pair, cause, _, *link, _ in judged
+            if cause == "slow" and pair.first < fault.begin
+        }  # fmt: skip
+        for pair, _, explained, *link, _ in judged:
             if pair.first > at + self._margin or pair.first >= following:
                 break
-            if explained is None or explained is fault:
+            its = explained is None and not fault.peers.isdisjoint((pair.a, pair.b, *link))
+            if explained is fault or (its and tuple(link) not in slow):
                 at = max(at, int(pair.first))
         return at
 
@@ -429,6 +414,8 @@ class _Trial:
                 took = f"{(end - begin) / SECOND:.2f} s"
                 said = f"asked for late, while another one was {took} under way"
                 return "slow", None, parent, at, said
+        if parent in self._drops.get((message, at), ()):
+            return "slow", None, parent, at, _FULL
         said = f"no push; it was asked for {(asked - had) / SECOND:.2f} s after the sender had it"
         return "overlay", None, parent, at, said
 
@@ -440,15 +427,11 @@ class _Trial:
         sends = self._sends.get((message, peer))
         if sends:
             return "overlay", None, min(sends), peer, "it was sent, and didn't come in"
-        if not self._sends:
+        if drops := self._drops.get((message, peer)):
+            return "slow", None, min(drops), peer, _FULL
+        if "sends" not in self._of:
             return "unknown", None, None, None, "no sending is traced"
         return "overlay", None, None, None, "no peer sent it"
-
-
-def watched(published: int, deadline: int, margin: int) -> tuple[int, int]:
-    """From when to when evidence is needed of what happened to a message, in whole seconds."""
-    begin = max(0, published - margin) // SECOND * SECOND
-    return begin, -(-(published + deadline + margin) // SECOND) * SECOND
 
 
 def judged(evidence: DataFrame, params: AnswerParams) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from episub_router.pipeline.facts.clocks import corrected
@@ -56,6 +56,7 @@ def evidence(
     events: DataFrame,
     records: DataFrame,
     contacts: DataFrame,
+    spans: DataFrame,
     troubles: DataFrame,
     deliveries: DataFrame,
     control: DataFrame,
@@ -67,30 +68,45 @@ def evidence(
 
     - `trouble`: a pair of message and peer `b`, published by `a` at `first`, delivered at `last`;
     - `delivery`: `b` had the message from `a` at `first`;
-    - `sent`, `written`, `asked`: `a` sent it to `b`, its stream had taken it, or `a` asked `b` for
-      it, at `first`;
-    - `contact`: in a second, `b` received something of `a`, from `first` to `last`;
-    - `pulse`: in a second, `a` traced something, from `first` to `last`;
+    - `sent`, `written`, `drop`, `asked`: `a` sent it to `b`, its stream had taken it, its queue
+      was full, or `a` asked `b` for it, at `first`;
+    - `contact`: from `first` to `last`, `b` received something of `a` in `since` slices, without a
+      pause;
+    - `pulse`: from `first` to `last`, `a` traced something in `since` slices, without a pause;
     - `start`: a process of `a` began at `first`;
-    - `dropped`: the tracer of `a` dropped events.
+    - `dropped`: the tracer of `a` dropped events;
+    - `sends`: what is sent is traced.
     """
     messages = F.broadcast(troubles.select("run", "message").distinct())
-    runs = F.broadcast(troubles.select("run").distinct())
-    traced = grouped_by(contacts, ["run"], receipts="sum(receipts) > 0")
-    seconds = F.broadcast(_seconds(troubles, params).join(traced, "run"))
-    near = events.withColumn("second", F.floor(F.col("time") / SECOND))
-    near = near.join(seconds, ["run", "second"])
-    rows = ", ".join(f"CASE WHEN {when} THEN {row} END" for row, when in _SEEN)
-    said = f"inline(filter(array({rows}), one -> one IS NOT NULL))"
-    seen = near.selectExpr("run", "second", "time", said)
-    seen = grouped_by(
-        seen, ["run", "second", "kind", "a", "b"], first="min(time)", last="max(time)"
+    pairs = troubles.select("run", "message", F.col("peer").alias("remote"))
+    runs = F.broadcast(
+        spans.selectExpr("run", "`end` AS over")
+        .join(troubles.select("run").distinct(), "run")
+        .join(
+            grouped_by(contacts, ["run"], received="sum(receipts) > 0", sent="sum(sends) > 0"),
+            "run",
+        )
     )
-    sent = transmissions(events, "send", "written").join(messages, ["run", "message"])
-    asked = (
-        control.where("direction = 'send' AND asked IS NOT NULL")
-        .selectExpr("run", "peer", "remote", "time", "explode(asked) AS message")
-        .join(messages, ["run", "message"])
+    rows = ", ".join(
+        f"CASE WHEN {when} THEN struct('{kind}' AS kind, {a} AS a, {b} AS b, {first} AS begin, "
+        f"{last} AS last) END"
+        for kind, a, b, first, last, when in _SEEN
+    )
+    seen = contacts.join(runs, "run").selectExpr(
+        "run", "slice", "over", f"inline(filter(array({rows}), one -> one IS NOT NULL))"
+    )
+    seen = grouped_by(
+        seen.where("last <= over"), ["run", "slice", "kind", "a", "b"], begin="min(begin)",
+        last="max(last)",
+    ).withColumn("fresh", F.lit(False))  # fmt: skip
+    started = started.join(runs, "run")
+    began = started.selectExpr(
+        "run", "0L AS slice", "'pulse' AS kind", "peer AS a", "string(null) AS b", "time AS begin",
+        "time AS last", "true AS fresh",
+    )  # fmt: skip
+    sent = transmissions(events, "send", "written", "drop")
+    asked = control.where("direction = 'send' AND asked IS NOT NULL").selectExpr(
+        "run", "peer AS remote", "remote AS peer", "time", "explode(asked) AS message"
     )
     lost = F.from_json("detail", "dropped long")["dropped"]
     dropped = records.where((F.col("event") == "report") & (lost > 0)).select("run", "peer")
@@ -98,37 +114,41 @@ def evidence(
         _rows("'trouble'", troubles, a="source", b="peer", first="published", last="delivered"),
         _rows("'delivery'", deliveries.join(messages, ["run", "message"]), a="parent", b="peer",
               first="time"),
-        _rows("if(direction = 'send', 'sent', direction)", sent, a="peer", b="remote",
-              first="time"),
-        _rows("'asked'", asked, a="peer", b="remote", first="time"),
-        _rows("kind", seen),
-        _rows("'start'", started.join(runs, "run"), a="peer", first="time"),
+        _rows("if(direction = 'send', 'sent', direction)", sent.join(*_of(pairs)), a="peer",
+              b="remote", first="time"),
+        _rows("'asked'", asked.join(*_of(pairs)), a="remote", b="peer", first="time"),
+        _rows("kind", _unbroken(seen.unionByName(began), params)),
+        _rows("'start'", started, a="peer", first="time"),
         _rows("'dropped'", dropped.distinct().join(runs, "run"), a="peer"),
+        _rows("'sends'", runs.where("sent")),
     ))  # fmt: skip
 
 
-_MET = (
-    "NOT receipts AND remote IS NOT NULL AND "
-    "(event = 'neighbor' AND state = 'up' OR event = 'stream-up' OR rtt IS NOT NULL)"
-)
-_CAME = "event IN ('recv', 'deliver', 'duplicate') AND remote IS NOT NULL AND remote != peer"
-_TRACED = "event NOT IN ('header', 'report')"
+def _of(pairs: DataFrame) -> tuple[DataFrame, list[str], str]:
+    return pairs, ["run", "message", "remote"], "left_semi"
+
+
 _SEEN = (
-    ("struct('contact' AS kind, remote AS a, peer AS b)", _CAME),
+    ("contact", "remote", "peer", "heard", "heard_last", "heard IS NOT NULL"),
     # A simulated run has no receipts of RPCs: links that come about, and round trips, say as much.
-    ("struct('contact' AS kind, remote AS a, peer AS b)", _MET),
-    ("struct('contact' AS kind, peer AS a, remote AS b)", _MET),
-    ("struct('pulse' AS kind, peer AS a, string(null) AS b)", _TRACED),
+    ("contact", "remote", "peer", "met", "met_last", "NOT received AND met IS NOT NULL"),
+    ("contact", "peer", "remote", "met", "met_last", "NOT received AND met IS NOT NULL"),
+    ("pulse", "peer", "string(null)", "begin", "`end`", "count > 0"),
 )
-"""What an event says, and when it does."""
+"""What a row of `contacts` says, and when it does: kind, a, b, from when to when."""
 
 
-def _seconds(troubles: DataFrame, params: AnswerParams) -> DataFrame:
-    """The seconds that are looked at: run, second."""
-    margin, deadline = int(params.patience), int(params.deadline + 1)
-    published = troubles.select("run", F.floor(F.col("published") / SECOND).alias("at")).distinct()
-    around = F.sequence(F.col("at") - margin, F.col("at") + margin + deadline)
-    return published.select("run", F.explode(around).alias("second")).distinct()
+def _unbroken(seen: DataFrame, params: AnswerParams) -> DataFrame:
+    """Rows of `seen` that no pause is between, and no start of a process (`fresh`), as one."""
+    order = Window.partitionBy("run", "kind", "a", "b").orderBy("begin")
+    earlier = F.max("last").over(order.rowsBetween(Window.unboundedPreceding, -1))
+    is_new = F.coalesce(F.expr("fresh") | (F.col("begin") - earlier > params.slice), F.lit(False))
+    numbered = seen.withColumn("is_new", is_new.cast("long"))
+    numbered = numbered.withColumn("number", F.sum("is_new").over(order))
+    return grouped_by(
+        numbered, ["run", "kind", "a", "b", "number"], first="min(begin)", last="max(last)",
+        since="count(*)",
+    )  # fmt: skip
 
 
 def _rows(kind: str, table: DataFrame, **columns: str) -> DataFrame:

@@ -31,12 +31,14 @@ def activity(contacts: DataFrame, spans: DataFrame) -> DataFrame:
     traced (the time of its own), receives (whether its trace has receipts)."""
     ends = F.broadcast(spans.selectExpr("run", "`end` AS run_end"))
     near = contacts.join(ends, "run")
-    last = "max(CASE WHEN `end` <= run_end THEN `end` END)"
-    heard = near.where("received > 0").drop("peer").withColumnRenamed("remote", "peer")
-    traced = grouped_by(near, ["run", "peer"], traced=last, receives="max(receipts > 0)")
-    return traced.join(
-        grouped_by(heard, ["run", "peer"], heard=last), ["run", "peer"], "left"
-    ).selectExpr("run", "peer", "greatest(traced, heard) AS last", "traced", "receives")
+    last = "max(CASE WHEN `{0}` <= run_end THEN `{0}` END)".format
+    heard = grouped_by(near.where("heard IS NOT NULL").selectExpr(
+        "run", "remote AS peer", "heard_last", "run_end"
+    ), ["run", "peer"], heard=last("heard_last"))  # fmt: skip
+    traced = grouped_by(near, ["run", "peer"], traced=last("end"), receives="max(receipts > 0)")
+    return traced.join(heard, ["run", "peer"], "left").selectExpr(
+        "run", "peer", "greatest(traced, heard) AS last", "traced", "receives"
+    )
 
 
 def links(changes: DataFrame) -> DataFrame:

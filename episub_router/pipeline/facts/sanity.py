@@ -11,15 +11,31 @@ from pyspark.sql import functions as F
 from episub_router.pipeline.lake import is_of
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.sql import grouped_by
+from episub_router.trace.reading.frames import CUT_OFF
 
 MENTIONED = 3
-"""Events that a name is in at least. Chosen: a message has one at its publisher, and one at each
-peer that it comes to."""
+"""Events that a name is in at least. Of a message it is one less: one that nobody got has its
+publishing, and the delivery at its publisher."""
 
 _RARE = 200
-"""Times rarer than the most frequent peer, from which on one isn't believed either."""
+"""Times rarer than the most frequent peer, from which on one that a single file names isn't
+believed either."""
 
 _NAMES = ("peer", "remote", "message", "topic")
+
+
+def damaged(records: DataFrame, runs: Sequence[str]) -> list[str]:
+    """Those of `runs` that have anything unreadable but last events that their writers were
+    stopped in."""
+    if not runs:
+        return []
+    of_files = grouped_by(
+        records.where(is_of(runs) & (F.col("status") != "file")), ["run", "file"],
+        last="max(offset)", first="min(CASE WHEN status = 'quarantined' THEN offset END)",
+        other=f"count_if(status = 'quarantined' AND NOT detail <=> '{CUT_OFF}') > 0",
+    )  # fmt: skip
+    found = of_files.where("other OR first < last").select("run").distinct().collect()
+    return sorted(row.run for row in found)
 
 
 def sane(records: DataFrame, damaged: Sequence[str]) -> DataFrame:
@@ -36,10 +52,13 @@ def sane(records: DataFrame, damaged: Sequence[str]) -> DataFrame:
         f"struct('{kinds.get(name, name)}' AS kind, {name} AS name)" for name in _NAMES
     )
     named = events.selectExpr(*place, f"inline(array({pairs}))").where("name IS NOT NULL")
-    rare = grouped_by(named, ["run", "kind", "name"], count="count(*)")
+    rare = grouped_by(
+        named, ["run", "kind", "name"], count="count(*)", files="count(DISTINCT file)"
+    )
     most = F.max("count").over(Window.partitionBy("run", "kind"))
     rare = rare.withColumn("most", most).where(
-        f"name = '' OR count < {MENTIONED} OR kind = 'peer' AND count < most / {_RARE}"
+        f"name = '' OR count < if(kind = 'message', {MENTIONED - 1}, {MENTIONED}) "
+        f"OR kind = 'peer' AND files = 1 AND count < most / {_RARE}"
     )
     by_name = named.join(rare.select("run", "kind", "name"), ["run", "kind", "name"], "left_semi")
     by_name = by_name.select(*place)

@@ -11,22 +11,22 @@ from episub_router.pipeline.sql import grouped_by
 
 def spans(contacts: DataFrame, changes: DataFrame, params: AnswerParams) -> DataFrame:
     """One row per run: run, begin, end (ns) of its events but the outliers, how many these are, and
-    settled. Outliers are those in windows further than `longest` from the median: one wrong time
+    settled. Outliers are those in slices further than `longest` from the median: one wrong time
     would otherwise make a run of years, after most of which all nodes but one are silent.
 
     `settled` is when the run's outcome is looked at: at its end or, where nodes still went after
     the last delivery, at that delivery. At the end of a run whose nodes are stopped one by one,
     nothing is left to see.
     """
-    windows = grouped_by(
-        contacts, ["run", "window"], weight="sum(greatest(count, 1))", begin="min(begin)",
+    slices = grouped_by(
+        contacts, ["run", "slice"], weight="sum(greatest(count, 1))", begin="min(begin)",
         end="max(`end`)", delivered="max(delivered)", count="sum(count)",
     )  # fmt: skip
-    middle = F.expr("percentile(window, 0.5, weight)").over(Window.partitionBy("run"))
+    middle = F.expr("percentile(slice, 0.5, weight)").over(Window.partitionBy("run"))
     # In floating point: a damaged time may be as far away as there are numbers.
-    is_near = F.abs(F.col("window").cast("double") - middle) <= int(params.longest * SECOND)
+    is_near = F.abs(F.col("slice").cast("double") - middle) <= int(params.longest * SECOND)
     of_run = grouped_by(
-        windows.withColumn("near", is_near), ["run"], begin="min(CASE WHEN near THEN begin END)",
+        slices.withColumn("near", is_near), ["run"], begin="min(CASE WHEN near THEN begin END)",
         end="max(CASE WHEN near THEN `end` END)",
         outliers="sum(CASE WHEN near THEN 0 ELSE count END)",
         delivered="max(CASE WHEN near THEN delivered END)",

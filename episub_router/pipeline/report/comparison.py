@@ -2,8 +2,9 @@
 
 A side is some runs that differ by their seed alone. Where both sides have runs of the same seeds,
 these are pairs, and the interval is Student's of the mean difference; else it is Welch's of the
-difference of the means. All figures of a report are compared at once: each interval has the
-confidence at which all of them together hold in 95 % of the cases (Bonferroni). Fewer than three
+difference of the means. All figures of all topics that a report compares are compared at once: each
+interval has the confidence at which all of them together hold in 95 % of the cases (Bonferroni).
+Fewer than three
 runs a side say nothing about chance.
 """
 
@@ -23,7 +24,7 @@ ENOUGH_RUNS = 3
 CONFIDENCE = 0.95
 
 COMPARED = sum(figure.better is not None for figure in FIGURES)
-"""Figures that are compared at once."""
+"""Figures of a topic that are compared."""
 
 _LEAST = 0.01
 """Of a difference: less deviation between runs is a coincidence of few runs, not certainty."""
@@ -58,12 +59,13 @@ def mean_of(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def compare(figure: Figure, values: Values, before: Values) -> Comparison:
-    """Hold the `values` of a side's runs against those of the baseline's."""
+def compare(figure: Figure, values: Values, before: Values, topics: int = 1) -> Comparison:
+    """Hold the `values` of a side's runs against those of the baseline's, one of so many `topics`
+    of sides."""
     value, other = mean_of([*values.values()]), mean_of([*before.values()])
     way = direction(figure, value, other)
     shown = shown_change(value, other)
-    found = interval(figure, values, before) if way else None
+    found = interval(figure, values, before, topics) if way else None
     if found is None:
         words = f"{way}; too few runs to tell from chance" if way else ""
         return Comparison(value, other, None, None, shown, "", words)
@@ -71,7 +73,9 @@ def compare(figure: Figure, values: Values, before: Values) -> Comparison:
     return Comparison(value, other, *found, shown, tone, tone or "within chance")
 
 
-def interval(figure: Figure, values: Values, before: Values) -> tuple[float, float] | None:
+def interval(
+    figure: Figure, values: Values, before: Values, topics: int = 1
+) -> tuple[float, float] | None:
     """The interval of the difference; None where there are too few runs."""
     ours = {seed: value for seed, value in values.items() if value is not None}
     theirs = {seed: value for seed, value in before.items() if value is not None}
@@ -89,7 +93,8 @@ def interval(figure: Figure, values: Values, before: Values) -> tuple[float, flo
         freedom = spread**2 / shares if shares else 1.0
     else:
         return None
-    reach = float(stdtrit(freedom, 1 - (1 - CONFIDENCE) / 2 / COMPARED)) * spread**0.5
+    share = (1 - CONFIDENCE) / 2 / (COMPARED * topics)
+    reach = float(stdtrit(freedom, 1 - share)) * spread**0.5
     return middle - reach, middle + reach
 
 

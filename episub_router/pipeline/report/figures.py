@@ -147,5 +147,6 @@ _SHOWN: dict[Unit, Callable[[float], str]] = {
     "s": lambda value: f"{value:.1f} s",
     "bytes": lambda value: f"{value:,.1f} B",
     "number": lambda value: f"{value:,.3f}",
-    "count": lambda value: f"{value:,.0f}",
+    # A mean of some runs may be less than one.
+    "count": lambda value: f"{value:,.0f}" if value >= 100 or value % 1 == 0 else f"{value:.3g}",
 }

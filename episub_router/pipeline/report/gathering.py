@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from episub_router.pipeline.lake import Lake, LakeError
+from episub_router.pipeline.report.comparison import mean_of
 from episub_router.pipeline.report.model import Report, Row, Run
 from episub_router.pipeline.report.notes import notes
 from episub_router.pipeline.report.params import ReportParams
+from episub_router.pipeline.report.queries import costliest
 from episub_router.pipeline.report.rows import RunRows, spreads
 
 
@@ -36,7 +39,7 @@ def gather(
     sides = _sides([made[name] for name in dict.fromkeys(runs) if name not in baselines])
     if baselines:
         sides.append([made[name] for name in dict.fromkeys(baselines)])
-    shown = [_side(side, alone) for side in sides]
+    shown = [_side(side, alone, params.points) for side in sides]
     against = shown.pop() if baselines else None
     (deadline, *others) = {run.quality["deadline"] for run in made.values()}
     if others:
@@ -44,8 +47,9 @@ def gather(
             "the runs were answered with different deadlines: `episub pipeline answers` makes "
             "their answers anew"
         )
-    report = Report(shown, against, deadline)
-    return replace(report, notes=notes(report.all_runs))
+    signs = ("quarantined", "cut_short")
+    damaged = [run.name for run in made.values() if any(map(run.quality.get, signs))]
+    return Report(shown, against, deadline, notes([*made.values()]), damaged)
 
 
 def _sides(runs: Sequence[Run]) -> list[list[Run]]:
@@ -62,8 +66,8 @@ def _stem(run: str) -> str:
     return re.sub(r"-\d+$", "", run)
 
 
-def _side(runs: Sequence[Run], alone: bool) -> Run:
-    """The first of `runs`, with the figures of all."""
+def _side(runs: Sequence[Run], alone: bool, most: int) -> Run:
+    """The first of `runs`, with the figures, causes and faults of all."""
     (chosen, *others) = runs
     name = f"{_stem(chosen.name)} ({len(runs)} runs)" if others else chosen.name
     topics = []
@@ -72,10 +76,28 @@ def _side(runs: Sequence[Run], alone: bool) -> Run:
         label = name if alone else f"{name} · {topic.topic}"
         seeds = [str(run.about.get("seed", run.name)) for run in runs for other in run.topics
                  if other.topic == topic.topic]  # fmt: skip
-        topics.append(
-            replace(topic, label=label, of_runs=[other.figures for other in same], seeds=seeds)
-        )
-    return replace(chosen, topics=topics, replicas=[run.name for run in others])
+        causes = {
+            cause: (sum(late), sum(lost))
+            for cause in dict.fromkeys(cause for other in same for cause in other.causes)
+            for late, lost in [zip(*(o.causes.get(cause, (0, 0)) for o in same), strict=True)]
+        }
+        rests = [other.rest for other in same if other.rest]
+        topics.append(replace(
+            topic, label=label, of_runs=[other.figures for other in same], seeds=seeds,
+            causes=causes, missing=_added(other.missing for other in same),
+            duplicates=_added(other.duplicates for other in same),
+            rest={name: (mean_of if name.startswith("latency") else sum)([r[name] for r in rests])
+                  for name in (*topic.rest,) if name != "topic"},
+        ))  # fmt: skip
+    faults = costliest((fault for run in runs for fault in run.faults), most)
+    return replace(chosen, topics=topics, replicas=[run.name for run in others], faults=faults)
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total = Counter[str]()
+    for one in counts:
+        total.update(one)
+    return dict(total)
 
 
 def _chosen(

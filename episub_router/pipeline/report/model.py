@@ -38,7 +38,9 @@ class TopicReport:
     degree, from 0, at the end, by kind of link; `overlay` has kind, after (s), proximity_ratio,
     degree_mean, components, symmetry at each look; `faults` after (s) and the columns of
     `recovery`; `rest` what was published without any fault: messages, live, delivered, late,
-    latency_p50, latency_p99; `causes` how many pairs of message and peer were late, and lost."""
+    latency_p50, latency_p99; `causes` how many pairs of message and peer were late, and lost. Of a
+    side of several runs, `rest`, `causes`, `missing` and `duplicates` are sums over all of them,
+    and the latencies of `rest` means."""
 
     label: str
     run: str
@@ -77,9 +79,11 @@ class Run:
     sends, ids, bytes, and each per delivery; `losses` kind, reason, count of the most frequent;
     `load`, falling, the share of the peers that bear more, and messages and bytes that each sent;
     `balance` the mean, max and gini of each figure of `load`; `clocks` those that are off most;
-    `channels` those of SDS; `faults` the columns of `faults`, and of them after, until, calm_after
+    `channels` those of SDS; `faults` the columns of `faults`, of all runs
+    of the side, those that cost the most, and of them after, until, calm_after
     (s; None: to the end); `worst` the columns of `peers.worst`, and why; `groups` those of
-    `peers.by_trait`; `replicas` other runs of the side, of which only figures are in the report."""
+    `peers.by_trait`; `replicas` other runs of the side, of which `faults` and what a topic
+    says of all are in the report."""
 
     name: str
     about: Row
@@ -107,6 +111,8 @@ class Report:
     deadline: float
     """Seconds."""
     notes: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    """Runs whose traces are damaged."""
 
     @property
     def all_runs(self) -> list[Run]:
@@ -117,6 +123,11 @@ class Report:
     def topics(self) -> list[TopicReport]:
         """All topics, the baseline's first."""
         return [topic for run in self.all_runs for topic in run.topics]
+
+    @property
+    def compared(self) -> int:
+        """How many topics are held against the baseline."""
+        return sum(self.baseline_of(topic) is not None for topic in self.topics)
 
     def baseline_of(self, topic: TopicReport) -> TopicReport | None:
         """What `topic` is held against: the same topic of the baseline, or its only one."""

@@ -82,6 +82,12 @@ def largest(faults: Iterable[Row], most: int) -> list[Row]:
     return ordered(chosen, "time")
 
 
+def costliest(faults: Iterable[Row], most: int) -> list[Row]:
+    """Those for which the most was lost and late, in the order of time."""
+    chosen = sorted(faults, key=lambda row: -row["lost"] - row["late"])[:most]
+    return ordered(chosen, "begin", "peers")
+
+
 def thinned(cdf: Iterable[Row], points: int) -> list[Row]:
     """The last row of each of `points` equal steps of the distribution of a topic."""
     rows = ordered(cdf, "millisecond")

@@ -20,6 +20,7 @@ from episub_router.pipeline.report.queries import (
     about,
     averaged,
     caused,
+    costliest,
     largest,
     looks,
     most_frequent,
@@ -90,7 +91,8 @@ class RunRows:
             topics=[self._topic(row) for row in topics],
             topics_left_out=left_out,
             faults=[fault | {at: self._since(fault[of]) for at, of in times.items()}
-                    for fault in ordered(rows("faults"), "begin", "peers")],
+                    | {"run": self._name}
+                    for fault in costliest(rows("faults"), params.points)],
             groups=of_traits(rows("groups"), rows("traits", layer=SILVER), peers, params.reasons),
             worst=_worst(peers, params),
         )  # fmt: skip

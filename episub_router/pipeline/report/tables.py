@@ -40,7 +40,8 @@ def headline(report: Report) -> str:
     sentences = []
     for topic in report.topics:
         missing = mean_of(topic.values("missing")) or 0
-        lost = "nothing was lost" if not missing else f"{missing:,.0f} deliveries are missing"
+        lost = f"{_shown('missing', missing)} deliveries are missing"
+        lost = "nothing was lost" if not missing else lost + " a run" * (len(topic.of_runs) > 1)
         late = mean_of(topic.values("latency_p99"))
         sent = mean_of(topic.values("bytes_per_delivery"))
         sentences.append(
@@ -50,10 +51,8 @@ def headline(report: Report) -> str:
             + _of_faults(topic)
         )
     sentences += [said for topic in report.topics if (said := _against(report, topic))]
-    signs = ("quarantined", "cut_short")
-    damaged = [run.name for run in report.all_runs if any(map(run.quality.get, signs))]
-    if damaged:
-        sentences.append(f"traces of {', '.join(damaged)} are damaged: see the data's quality")
+    if report.damaged:
+        sentences.append(f"traces of {_few(report.damaged)} are damaged: see the data's quality")
     return "; ".join(sentences) + "."
 
 
@@ -68,7 +67,7 @@ def _against(report: Report, topic: TopicReport) -> str:
         return ""
     said: dict[str, list[str]] = {}
     for name, word in _MATTERS.items():
-        found = compare(figure(name), topic.by_seed(name), other.by_seed(name))
+        found = compare(figure(name), topic.by_seed(name), other.by_seed(name), report.compared)
         if found.value is not None and found.before is not None:
             shown = f"{word} ({found.shown})" if found.tone else word
             said.setdefault(found.tone or found.words or "the same", []).append(shown)
@@ -119,7 +118,8 @@ def _verdict(report: Report, one: Figure) -> list[Cell]:
         row.append(Cell(one.shown(mean_of(values))))
         other = report.baseline_of(topic)
         if other:
-            found = compare(one, topic.by_seed(one.name), other.by_seed(one.name))
+            sides = topic.by_seed(one.name), other.by_seed(one.name)
+            found = compare(one, *sides, report.compared)
             words = f" ({found.words})" if found.words and not found.tone else ""
             row.append(Cell(found.shown + words, found.tone))
     return row
@@ -128,7 +128,7 @@ def _verdict(report: Report, one: Figure) -> list[Cell]:
 def faults(report: Report) -> Table:
     """Which peers weren't there, or were apart from the others, and what was late or lost."""
     return _table("run|what|from|until|in time again|peers|late|lost", (
-        (run.name, _fault(fault),
+        (fault["run"], _fault(fault),
          *(_number(fault[at], ",.1f", " s") for at in ("after", "until", "calm_after")),
          _few(fault["peers"]), f"{fault['late']:,}", f"{fault['lost']:,}")
         for run in report.all_runs for fault in run.faults
@@ -197,7 +197,7 @@ def rests(report: Report) -> Table:
 
 def causes(report: Report) -> Table:
     """Why deliveries were late or lost."""
-    return _table("deliveries of|cause|late|lost", (
+    return _table("deliveries of all runs of|cause|late|lost", (
         (topic.label, _WHY.get(cause, cause), f"{late:,}", f"{lost:,}")
         for topic in report.topics for cause, (late, lost) in sorted(topic.causes.items())
     ))  # fmt: skip
@@ -205,7 +205,7 @@ def causes(report: Report) -> Table:
 
 def missing(report: Report) -> Table:
     """What did not arrive, and why."""
-    return _table("messages to|why|count", (
+    return _table("messages to all runs of|why|count", (
         (topic.label, _WHY.get(reason, reason), f"{count:,}")
         for topic in report.topics for reason, count in sorted(topic.missing.items())
     ))  # fmt: skip
@@ -253,7 +253,8 @@ def control(report: Report) -> Table:
 def recoveries(report: Report) -> Table:
     """Times at which peers were gone, and what it took to mend."""
     return _table("topic|at|peers|how|worst reliability|repaired after|RMR restored after", (
-        (topic.label, f"{row['after']:,.1f} s", f"{row['nodes']:,}", row["ending"],
+        (f"{topic.run} · {topic.topic}", f"{row['after']:,.1f} s", f"{row['nodes']:,}",
+         row["ending"],
          _shown("worst_reliability", row["reliability_worst"]),
          *(_number(row[f"{name}_after"], ".2f", " s") for name in ("repaired", "rmr_restored")))
         for topic in report.topics for row in topic.faults

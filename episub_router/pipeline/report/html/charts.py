@@ -128,7 +128,7 @@ def _timeline(report: Report) -> Spec:
     bands = [
         {"run": run.name, "fault": fault["cause"], "after": fault["after"],
          "until": last if fault["until"] is None else fault["until"], "peers": fault["count"]}
-        for run in report.all_runs for fault in run.faults
+        for run in report.all_runs for fault in run.faults if fault["run"] == run.name
     ]  # fmt: skip
     layers = []
     if bands:

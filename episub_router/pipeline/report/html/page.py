@@ -35,7 +35,8 @@ def as_html(report: Report, rows: Sequence[str] = ()) -> str:
     templates.filters |= {"words": _words, "classes": _classes}
     style, _, _ = templates.loader.get_source(templates, "report.css")  # type: ignore[union-attr]
     body = templates.get_template("report.html").render(
-        report=report, rows=rows, tables=tables, specs=specs, figures=FIGURES, compared=COMPARED,
+        report=report, rows=rows, tables=tables, specs=specs, figures=FIGURES,
+        compared=COMPARED * report.compared,
         drawn=[name for name in specs if name.startswith("tree-")],
     )  # fmt: skip
     return document("Broadcast report", style, body, specs)
