@@ -4,8 +4,6 @@ Sail is given no functions in Python: their protocol differs between PySpark's v
 small is as well worked on in this process.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """From trace files to bronze: each content once, all of it, in batches that can be resumed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

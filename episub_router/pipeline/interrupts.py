@@ -1,7 +1,5 @@
 """The end of a command, by Ctrl-C, too."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import sys

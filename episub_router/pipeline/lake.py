@@ -11,8 +11,6 @@ What is complete is moved out of `staging`, so that nobody sees half a batch or 
 batch counts once it is in the manifest, which is written last.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import uuid

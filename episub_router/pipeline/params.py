@@ -1,7 +1,5 @@
 """What answers depend on beside the events: each setting once, with unit, default and source."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from episub_router.util.params import check_numbers, param

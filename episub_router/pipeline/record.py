@@ -6,8 +6,6 @@ hexadecimal; a simulated node is `sim-<number>`. Message ids are text if printab
 hexadecimal.
 """
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 

@@ -3,8 +3,6 @@
 Both are PySpark, and what is asked of either is PySpark's public API as Spark Connect has it.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Short forms for what most tables are made with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window

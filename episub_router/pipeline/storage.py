@@ -1,8 +1,6 @@
 """Files and directories of a lake, on this machine or wherever pyarrow's file systems reach: HDFS,
 S3, Google's and Azure's storage, each with its own client's settings."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

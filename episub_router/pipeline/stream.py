@@ -11,8 +11,6 @@ before it are kept in bronze with `late` set, counted in the manifest, and left 
 answered here; `run.answer` has them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 What runs is the simulator's own pure function, so the results are those of local processes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import re

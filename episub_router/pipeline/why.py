@@ -1,7 +1,5 @@
 """The way that one message took to one peer: each link, each wait, and the copies in vain."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,7 +105,10 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
     (publish,) = published
     subscribed = rows("subscriptions", of_message=False)
     delivered = {row["peer"]: row for row in rows("deliveries")}
-    peer = _the_one(peer, {*delivered, publish["source"], *(row["peer"] for row in subscribed)})
+    states = lake.look(SILVER, "changes", [run]).to_table(filter=ds.field("state") == "hostile")
+    hostile = states["peer"].to_pylist()
+    peers = {*delivered, publish["source"], *(row["peer"] for row in subscribed), *hostile}
+    peer = _the_one(peer, peers)
     clocks = {row["peer"]: row for row in rows("clocks", of_message=False)}
     it = _Found(publish, delivered, list(_transmissions(lake, run, message, clocks)), clocks)
     got = delivered.get(peer)
@@ -115,10 +116,6 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
     faults = rows("faults", of_message=False, layer=GOLD) if judged else ()
     cause = _cause(judged[0], faults, it.begin) if judged else None
     there = [row for row in subscribed if row["peer"] == peer and row["topic"] == publish["topic"]]
-    of_peer = ds.field("peer") == peer
-    is_hostile = "hostile" in lake.look(SILVER, "changes", [run]).to_table(
-        ["state"], filter=of_peer
-    )["state"].to_pylist()  # fmt: skip
     return DeliveryPath(
         run=run,
         message=message,
@@ -133,7 +130,7 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
         why_not=""
         if got or peer == publish["source"]
         else "hostile: nobody promises it anything"
-        if is_hostile
+        if peer in hostile
         else _why_not(it.begin, there, cause),
         cause=cause,
     )

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
     from tests.pipeline.conftest import Swept
 
-RUNS = ["star", "random 0", "random 2", "parted", "jumped", "episub-churn-1"]
+RUNS = [
+    "star",
+    "random 0",
+    "random 2",
+    "parted",
+    "jumped",
+    "sparse kill",
+    "full queue",
+    "episub-churn-1",
+]
 """Made by hand, drawn, and simulated."""
 
 _AT_A_SERVER = """

@@ -18,8 +18,6 @@ A pair is judged by what was the case between the publishing and the deadline af
 7. `unknown`: nothing of that, and the traces lack what would say it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """How messages got to each peer, and to peers of each kind: by software, protocol and region."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

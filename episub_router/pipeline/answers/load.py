@@ -1,7 +1,5 @@
 """What it cost, and which peers bore it."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 

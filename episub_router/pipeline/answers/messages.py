@@ -1,7 +1,5 @@
 """How each message spread: one row per message."""
 
-from __future__ import annotations
-
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 

@@ -1,8 +1,6 @@
 """The overlay at the end of each window: degrees, symmetry, clustering, paths, components,
 proximity. The formulas are the simulator's (`sim.metrics.overlay`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """How far the trace itself is to be trusted."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

@@ -1,7 +1,5 @@
 """How long the network took to mend after a fault: deliveries, and their latency."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 from statistics import median

@@ -1,7 +1,5 @@
 """Whether SDS kept its promises: causal order, logs that converge, acknowledgements."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

@@ -1,7 +1,5 @@
 """How messages spread, by window and for whole runs."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 

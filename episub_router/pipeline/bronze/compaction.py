@@ -1,7 +1,5 @@
 """Many small batches of bronze as few large ones."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

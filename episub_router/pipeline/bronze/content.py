@@ -1,7 +1,5 @@
 """What a trace file is known by: a digest of its content."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import BinaryIO

@@ -1,8 +1,6 @@
 """The two jobs that make bronze of trace files, a task for some files each: to look at what they
 are, and to write their records."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Which peer was to get which message, and whether it came."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

@@ -14,8 +14,6 @@ drifts, and the line that leaves most room to both sides is taken off. If none d
 has no offset, and the others are estimated without it. Where either of two may be wrong, both are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

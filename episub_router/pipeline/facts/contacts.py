@@ -1,8 +1,6 @@
 """What each peer traced, and whom it heard of, slice by slice of time: the one pass over all events
 that several facts and answers are made of."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

@@ -1,8 +1,6 @@
 """What there is to judge late and lost messages by (`answers.causes`): what happened in the seconds
 around them, in one table of a few kinds of rows."""
 
-from __future__ import annotations
-
 from functools import reduce
 
 from pyspark.sql import DataFrame, Window

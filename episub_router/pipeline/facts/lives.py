@@ -3,8 +3,6 @@
 An interval is [since, until); `until` is null where it was still so when the trace ended.
 """
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 

@@ -1,8 +1,6 @@
 """What is believed of traces that are damaged: flipped bits make names and times that nothing else
 speaks for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, Window

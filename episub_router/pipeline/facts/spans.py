@@ -1,7 +1,5 @@
 """From when to when runs go, whatever times damaged events have."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 

@@ -1,7 +1,5 @@
 """Messages: their publishers, their receivers with time and sender, and copies in vain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame

@@ -1,7 +1,5 @@
 """RPCs, and what was in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame

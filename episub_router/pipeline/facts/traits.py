@@ -1,7 +1,5 @@
 """What distinguishes peers: software, protocols, and where they are."""
 
-from __future__ import annotations
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 

@@ -1,7 +1,5 @@
 """Batches of records out of Arrow columns, and lists in them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Traces of events, PB or JSON, as records: the events of many small files are decoded at once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

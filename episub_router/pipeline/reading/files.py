@@ -5,8 +5,6 @@ the reason. The last row says how many there were, so that the writer of the rec
 that none was lost.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -5,8 +5,6 @@ validations and connections have no counterpart here and become `other`, with th
 Times are milliseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

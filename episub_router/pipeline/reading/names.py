@@ -1,7 +1,5 @@
 """Peers and messages as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The simulator's Parquet trace (`sim.trace`) as records: those that its PB trace gives."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

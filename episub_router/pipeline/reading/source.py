@@ -4,8 +4,6 @@ A partition has one file, or several small ones; a file is never split, so nodes
 theirs (64 MiB is good). Files must be at the same path on all workers.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence

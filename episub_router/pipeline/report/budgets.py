@@ -1,7 +1,5 @@
 """What the figures of a run must be: `p99<1s`, `lost=0`, `bytes_per_delivery<=3000`."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Sequence

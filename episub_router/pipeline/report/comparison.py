@@ -8,8 +8,6 @@ Fewer than three
 runs a side say nothing about chance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Where the peers of a tree are drawn: in circles around its root."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 

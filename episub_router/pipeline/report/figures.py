@@ -1,7 +1,5 @@
 """The figures of the verdict: what they are called, what they mean, and which way is better."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal

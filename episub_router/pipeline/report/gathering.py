@@ -1,7 +1,5 @@
 """From the tables of a lake to a report."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

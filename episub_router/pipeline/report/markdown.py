@@ -1,7 +1,5 @@
 """The report as Markdown, for pull requests."""
 
-from __future__ import annotations
-
 import re
 
 from episub_router.pipeline.report import tables

@@ -3,8 +3,6 @@
 Times are nanoseconds unless a name says otherwise; figures are those of docs/metrics.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How far what a report says is to be trusted, in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from episub_router.pipeline.report.model import Row, Run

@@ -1,7 +1,5 @@
 """What a report depends on beside the answers: each setting once, with unit, default and source."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from episub_router.util.params import check_numbers, param

@@ -1,7 +1,5 @@
 """What a report takes of the tables: few rows, however long a run is."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """From a run's answers in a lake to what a report says of it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from operator import itemgetter

@@ -1,7 +1,5 @@
 """The report's tables: headings and cells as text, for every format alike."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The report's charts as Vega-Lite, each as wide as the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any

@@ -1,7 +1,5 @@
 """One HTML file with charts, which asks for nothing from anywhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

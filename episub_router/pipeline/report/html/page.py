@@ -1,7 +1,5 @@
 """The report as one HTML file, which asks for nothing from anywhere."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 
