@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 
 import pytest
@@ -12,14 +13,18 @@ from episub_router.sds.protocol.effects import DiscardReason
 from episub_router.sds.protocol.entry import RangeHash
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.protocol.ranges import LogComparison
 from episub_router.sds.store import SqliteStore
 from episub_router.sds.wire import SdsWireError
 from episub_router.sds.wire.exchange import (
     Request,
+    Response,
     decode_request,
+    decode_response,
     encode_request,
+    encode_response,
 )
-from tests.sds.harness import Group, Links
+from tests.sds.harness import OFFSET, Group, Links
 from tests.sds.one import WALL, One, made, of
 
 DAY = 86_400_000
@@ -36,6 +41,35 @@ def test_ranges_that_overlap_are_no_comparison() -> None:
     rest = RangeHash((9, ""), None, 1, b"x")
     ask = fx.AskCompare("p", bytes(16), (RangeHash(None, (5, ""), 1, b"x"), part, rest))
     assert decode_request(encode_request(Request("t", "0", ask)), "p").ask == ask
+
+
+def test_parts_that_overlap_are_no_answer() -> None:
+    """1,024 of them in 11 kB took 1.8 s of a log of 100,000, and again in up to 64 rounds."""
+    part = RangeHash((5, ""), (9, ""), 1, b"x")
+    for parts in ((part, part), (part, RangeHash((8, ""), None, 1, b"x"))):
+        answer = encode_response(Response(comparison=LogComparison(parts)))
+        with pytest.raises(SdsWireError, match="overlap"):
+            decode_response(answer)
+
+
+def test_invented_ids_are_asked_for_together_and_ever_more_rarely() -> None:
+    """200 of them in 7.2 kB made 12,377 requests of a group of six, 986 kB, in 20 s."""
+    group = Group(6, seed=1)
+    *others, mallory = group.members
+    group.run(5.0)
+    group.requests, before = 0, group.bytes["pull"]
+    invented = [hashlib.sha256(b"%d" % n).hexdigest() for n in range(200)]
+    clock = int((group.now + OFFSET) * 1000)
+    raw, _ = group.codec.encode(made("0" * 64, *invented, sender_id=mallory, lamport=clock))
+    for name in others:
+        group.arrive(mallory, name, group.codec.decode(raw), raw)
+    group.run(20.0)
+    assert group.requests < 200
+    assert group.bytes["pull"] - before < 100 * len(raw)
+    group.run(280.0)
+    group.requests = 0
+    group.run(120.0)
+    assert group.requests < 200
 
 
 def test_a_flood_takes_its_share_of_the_log_and_no_more() -> None:

@@ -356,6 +356,21 @@ async def test_what_waits_to_be_published_is_not_resent_besides() -> None:
     assert counts["published-resend"] == 1
 
 
+async def test_who_waits_for_all_to_be_published_waits_also_for_what_comes_meanwhile() -> None:
+    """It hung for ever where something was posted while it waited."""
+    queue = PublishQueue(cast(Pubsub, FewTake()), "t", Counter(), [].append)
+    async with trio.open_nursery() as nursery:
+        queue.post("a", b"a", Purpose.CONTENT)
+        nursery.start_soon(queue.flush)
+        await trio.testing.wait_all_tasks_blocked()
+        queue.post("b", b"b", Purpose.CONTENT)
+        with trio.fail_after(PATIENCE):
+            nursery.start_soon(queue.run)
+            while len(nursery.child_tasks) > 1:
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_rate_limit_holds_messages_back_and_drops_ephemeral_ones(
     autojump_clock: MockClock,
 ) -> None:

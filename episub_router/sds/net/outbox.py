@@ -134,7 +134,8 @@ class PublishQueue:
         self._queue.append((message_id, raw, purpose))
         self._waiting.add(message_id)
         self._posted.set()
-        self._empty = trio.Event()
+        if self._empty.is_set():  # else somebody may wait for it
+            self._empty = trio.Event()
         return True
 
     def forget(self) -> None:

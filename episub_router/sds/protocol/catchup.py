@@ -201,11 +201,11 @@ class Catchup:
         elif now >= self._periodic_at:
             lately = now - _LONGEST * self._params.heads_interval * self._pause
             self._periodic_at = self._after_interval(now)
-            chosen = self._peers.choose(self._rng, now=now)
-            if chosen is None:
+            ready = self._peers.ready(now)
+            if not ready:
                 self._periodic_at = min(self._after_interval(now), now + self._params.pull_timeout)
                 return []
-            peer = chosen
+            peer = self._rng.choice(ready)
             equal_at, had = self._equal.get(peer, (lately, -1))
             if equal_at > lately and had == self._log.added and not self._joining.pending:
                 self._rest(quiet=had == self._seen)

@@ -46,9 +46,9 @@ MAX_GAPS = 64
 """Ids of what is missing that a message names (chosen): with more, it acknowledges nothing."""
 _EPHEMERAL = 1024
 """Ids of ephemeral messages that are kept in mind, as they may come twice (chosen)."""
-_SYNC_WANTS = 64
-"""Messages that are looked for because a sync message names them; what else is missing, comparing
-logs finds (chosen)."""
+_WANTS = 64
+"""Messages that are looked for because one message names them; what else is missing, the next one
+names, or comparing logs finds (chosen)."""
 HONOURED = 16
 """Repair requests of one message; more are ignored (chosen)."""
 
@@ -264,7 +264,7 @@ class Participant:
         elif current:
             effects.append(fx.SyncHeard(sender))
             # A sync message is no message to wait for: what it names is looked for at once.
-            self._want_unknown(message, received.source, now, effects, most=_SYNC_WANTS)
+            self._want_unknown(message, received.source, now, effects)
         if current:
             named = [message.message_id, *history]
             self.sync.note_message(named, sender, self.log.heads, self.group.count(now), now)
@@ -375,21 +375,19 @@ class Participant:
         source: PeerRef | None,
         now: Time,
         effects: list[Effect],
-        *,
-        most: int | None = None,
     ) -> None:
-        """Look for what a message names and we don't have; the first `most` of it."""
-        unknown = [i for i in self._delivery.unmet(message.history_ids) if i not in self.incoming][
-            :most
-        ]
+        """Look for what a message names and we don't have; the first of it."""
+        unmet = self._delivery.unmet(message.history_ids)
+        unknown = [i for i in unmet if i not in self.incoming][:_WANTS]
         if not unknown:
             return
+        delay = PULL_DELAY * self._rng.uniform(1.0, 1.5)
         authors = {e.message_id: e.sender_id for e in message.causal_history}
         sender, lamport = message.sender_id, message.lamport or 0
         full = False
         for missing in unknown:
             full |= not self.wants.add(
-                missing, authors[missing], sender, source, now, clock=lamport, pull_after=PULL_DELAY
+                missing, authors[missing], sender, source, now, clock=lamport, pull_after=delay
             )
         if full:
             effects.append(fx.Discarded(message.sender_id, DiscardReason.WANTED_FULL))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from episub_router.protocol.types import Time
@@ -78,24 +77,6 @@ class StreamPeers:
         """Whether there is somebody else to ask."""
         return any(p != peer and k.not_before <= now for p, k in self._peers.items())
 
-    def choose(
-        self,
-        rng: random.Random,
-        preferred: Sequence[PeerRef] = (),
-        *,
-        avoid: PeerRef | None = None,
-        without: Collection[PeerRef] = (),
-        now: Time,
-    ) -> PeerRef | None:
-        """A peer to ask, none of `without`: a preferred one, else any, and `avoid` only if there
-        is no other."""
-        ready = [
-            p for p, known in self._peers.items() if known.not_before <= now and p not in without
-        ]
-        for peer in preferred:
-            if peer in ready and peer != avoid:
-                return peer
-        others = [p for p in ready if p != avoid]
-        if others:
-            return rng.choice(others)
-        return ready[0] if ready else None
+    def ready(self, now: Time) -> list[PeerRef]:
+        """Those that may be asked."""
+        return [p for p, known in self._peers.items() if known.not_before <= now]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol.effects import AskIds, Effect, PeerRef
@@ -119,7 +121,7 @@ class Wants:
                 return False
             want = self._wants[message_id] = Want(author, now, blamed, clock)
             self._held.add(blamed)
-            self._pulls.set(message_id, now + pull_after * self._rng.uniform(1.0, 1.5))
+            self._pulls.set(message_id, now + pull_after)
             if self._params.repair:
                 low, high = self._params.repair_min * 1000, self._params.repair_max * 1000
                 delay = request_delay(self._me, message_id, int(low), int(high)) / 1000
@@ -161,6 +163,7 @@ class Wants:
         there is nothing to wait for. Except for what is as new, at our time of day `wall` (ms),
         that it may be on its way to all of them.
         """
+        share = self._share()
         for message_id in ids:
             want = self._wants.get(message_id)
             if want is None:
@@ -180,16 +183,17 @@ class Wants:
                 want.before = since > 0 and max(places) <= (since + 1, "")
                 self._ends.set(message_id, self._group.elapsed(now))
             want.lacking.clear()
-            self._pulls.set(message_id, now + self._pull_retry(want))
+            self._pulls.set(message_id, self._pull_again(want, now, share))
 
     def failed(self, ids: Iterable[MessageId], now: Time) -> None:
         """A peer was asked for these and gave no usable answer."""
+        share = self._share()
         for message_id in ids:
             want = self._wants.get(message_id)
             if want is not None:
                 if want.last_asked in want.sources:
                     want.sources.remove(want.last_asked)
-                self._pulls.set(message_id, now + self._pull_retry(want))
+                self._pulls.set(message_id, self._pull_again(want, now, share))
 
     def asked_by_other(self, message_id: MessageId, now: Time) -> None:
         """Another member asks the group for it: wait for that answer before asking again."""
@@ -224,20 +228,24 @@ class Wants:
             else:
                 self._overdue[message_id] = None
         by_peer: dict[PeerRef, list[MessageId]] = {}
+        ready = self._peers.ready(now)
+        order, share = dict.fromkeys(self._rng.sample(ready, len(ready))), self._share()
         for message_id in self._pulls.pop_due(now):
             if self._rests(message_id, now, comes):
                 self._pulls.set(message_id, now + _REST)
                 continue
             want = self._wants[message_id]
-            peer = self._peers.choose(
-                self._rng, want.sources, avoid=want.last_asked, without=want.lacking, now=now
-            )
+            sources = (p for p in want.sources if p in order)
+            able = (p for p in chain(sources, order) if p not in want.lacking)
+            peer = next(able, None)
+            if peer is not None and peer == want.last_asked:
+                peer = next((p for p in able if p != peer), peer)
             want.pulls += 1
             want.last_asked = peer
             if peer is None:
                 if self._peers.all_in(want.lacking):
                     want.lacking.clear()
-                self._pulls.set(message_id, now + self._pull_retry(want))
+                self._pulls.set(message_id, self._pull_again(want, now, share))
             else:
                 self._pulls.set(message_id, now + self._params.pull_timeout)
                 by_peer.setdefault(peer, []).append(message_id)
@@ -256,6 +264,9 @@ class Wants:
         want = self._wants[message_id]
         return now - want.since < _LONGEST_REST and comes(want.clock)
 
+    def _share(self) -> float:
+        return self._rng.uniform(0.5, 1.0)
+
     def _yield_to(self, blamed: SenderId) -> bool:
         """Forget the last want of the sender with most of them, if that is more than `blamed`'s."""
         most = self._held.yields_to(blamed)
@@ -264,9 +275,12 @@ class Wants:
         self.found(next(i for i in reversed(self._wants) if self._wants[i].blamed == most))
         return True
 
-    def _pull_retry(self, want: Want) -> float:
-        base = PULL_RETRY * 2 ** min(want.pulls, 10)
-        return float(min(base, self._params.pull_timeout) * self._rng.uniform(0.5, 1.0))
+    def _pull_again(self, want: Want, now: Time, share: float) -> Time:
+        """When peers are asked again: ever more rarely, and for many ids at one time, as those of
+        one step get the same `share` of the pause."""
+        longest = max(self._params.pull_timeout, (now - want.since) * _AGAIN)
+        pause = min(PULL_RETRY * 2 ** min(want.pulls, 10), longest, self._params.heads_interval)
+        return math.ceil((now + pause * share) / PULL_RETRY) * PULL_RETRY
 
     def _rearm(self, want: Want, now: Time) -> float:
         """Seconds until the group is asked again: ever more, at most as between comparisons."""

@@ -238,6 +238,8 @@ def _comparison_from_pb(pb: sds_pb2.Comparison) -> LogComparison:
     parts: list[RangeHash] = []
     for part in pb.parts:
         parts.append(_hash_from_pb(part, parts[-1].until if parts else None))
+    if not disjoint(parts):
+        raise SdsWireError("malformed", "parts that overlap or are out of order")
     keys = [_key_from_pb(key) for key in pb.keys]
     floor = _key_from_pb(pb.floor) if pb.HasField("floor") else None
     return LogComparison(tuple(parts), tuple(keys), floor, pb.older)
