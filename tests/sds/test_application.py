@@ -306,6 +306,33 @@ async def test_a_newcomer_begins_with_a_snapshot_and_streams_what_follows() -> N
                 assert set(three.members) == {one.sender_id, two.sender_id}
 
 
+async def test_who_gave_a_snapshot_streams_what_follows_it() -> None:
+    """All that came before was `late`."""
+    async with running_nodes(1, router=flood) as nodes, channels(nodes) as (one,):
+        for n in range(3):
+            await one.send(b"%d" % n)
+        await one.give_snapshot(b"012", one.log[-1].clock)
+        sent = await one.send(b"3")
+        (first,) = await read(one, (await one.snapshot()).cursor, 1)
+        assert (first.id, first.late) == (sent.id, False)
+
+
+async def test_what_was_streamed_leaves_no_unread_rows() -> None:
+    store = MemoryStore()
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with (
+            channels(nodes[:1]) as (one,),
+            channels(nodes[1:], store=store) as (two,),
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(read, two, None, 4)
+            for n in range(3):
+                await one.send(b"%d" % n)
+            await eventually(lambda: store.consumed('["room", "0"]') == 3)
+            nursery.cancel_scope.cancel()
+
+
 async def test_who_is_alone_begins_without_a_snapshot() -> None:
     async with running_nodes(1, router=flood) as nodes:
         with pytest.raises(ValueError, match="join_snapshot"):

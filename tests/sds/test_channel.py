@@ -14,6 +14,7 @@ import trio
 import trio.lowlevel
 from libp2p.custom_types import TProtocol
 from libp2p.network.stream.exceptions import StreamError
+from libp2p.peer.id import ID
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import get_content_addressed_msg_id
@@ -22,6 +23,7 @@ from episub_router.pb import sds_pb2
 from episub_router.sds import (
     AckStatus,
     ChannelMessage,
+    MemoryStore,
     NotAcknowledgedError,
     Rejected,
     Retention,
@@ -33,6 +35,8 @@ from episub_router.sds import (
     StoreNode,
     UnreadDropped,
 )
+from episub_router.sds.net import topic
+from episub_router.sds.net.driver import ChannelDriver
 from episub_router.sds.net.exchange import ExchangeError, ask
 from episub_router.sds.net.intake import Intake, sign
 from episub_router.sds.protocol import effects as fx
@@ -504,6 +508,137 @@ async def test_a_message_that_ends_the_application_is_set_aside(tmp_path: Path) 
             store.close()
         assert offered == [b"poison", b"poison", b"fine", b"fine"]
         assert set_aside == [0, 0, 1, 0]
+
+
+async def test_no_cancellation_makes_a_message_come_again_or_counts_against_it(
+    tmp_path: Path,
+) -> None:
+    """After five cancelled runs a good message was set aside."""
+    params = replace(QUICK, offer_limit=2)
+    async with running_nodes(2, router=flood) as nodes, channels(nodes[:1], params) as (one,):
+        await connect_all([(nodes[0], nodes[1])])
+        sent = [(await one.send(b"%d" % n)).id for n in range(2)]
+        for n in range(4):
+            store = SqliteStore(tmp_path / "two.db")
+            with trio.CancelScope() as scope:
+                async with (
+                    SdsChannel(nodes[1].pubsub, TOPIC, params=params, store=store) as two,
+                    trio.open_nursery(),
+                ):
+                    assert (await next_of(two)).id == sent[0]
+                    if n == 3:
+                        await eventually(lambda channel=two: len(channel.log) == 2)
+                        with trio.CancelScope() as given_up:
+                            given_up.cancel()
+                            await two.__anext__()
+                        assert (await next_of(two)).id == sent[1]
+                    scope.cancel()
+                    await trio.lowlevel.checkpoint()
+            assert scope.cancelled_caught
+            store.close()
+
+
+async def test_nothing_is_sent_when_a_channel_is_closed() -> None:
+    """Its store had it, so that two participants used one clock."""
+    store = MemoryStore()
+    async with running_nodes(1, router=flood) as nodes:
+        async with channels(nodes, store=store) as (one,):
+            await one.send(b"open")
+        with pytest.raises(trio.ClosedResourceError):
+            await one.send(b"closed")
+        with pytest.raises(trio.ClosedResourceError):
+            await one.give_snapshot(b"closed", one.log[0].clock)
+        assert store.count('["room", "0"]') == 1
+
+
+async def test_a_topic_is_joined_while_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its router was told of the leaving last."""
+    async with running_nodes(1, router=flood) as nodes:
+        told: list[str] = []
+        router = nodes[0].pubsub.router
+        for word in ("join", "leave"):
+
+            async def tell(topic: str, word: str = word) -> None:
+                told.append(word)
+
+            monkeypatch.setattr(router, word, tell)
+
+        async def slowly(*args: Any, **named: Any) -> None:
+            await trio.testing.wait_all_tasks_blocked()
+
+        monkeypatch.setattr(nodes[0].pubsub, "message_all_peers", slowly)
+        first, second = (SdsChannel(nodes[0].pubsub, TOPIC, channel_id=c) for c in "12")
+
+        async def come_and_go(leave: trio.Event) -> None:
+            async with first:
+                await leave.wait()
+
+        async with trio.open_nursery() as nursery:
+            leave = trio.Event()
+            nursery.start_soon(come_and_go, leave)
+            await eventually(lambda: first._driver.running)
+            leave.set()
+            while TOPIC in topic._TOPICS[nodes[0].pubsub].open:
+                await trio.lowlevel.checkpoint()
+            async with second:
+                await second.send(b"hello")
+        assert told == ["join", "leave", "join", "leave"]
+
+
+async def test_a_channel_that_a_message_opened_is_not_opened_again(tmp_path: Path) -> None:
+    """A store node that was started again while members talked failed with "open already"."""
+    async with running_nodes(2, router=flood) as (keeper, ann):
+        sender = ann.id.to_base58()
+        fields = {"sender_id": sender, "lamport_timestamp": 1, "content": b"x"}
+        message = sds_pb2.SdsMessage(channel_id="x", **fields)
+        carrier = sign(ann.pubsub, TOPIC, message.SerializeToString())
+        store = SqliteStore(tmp_path / "keeper.db", Retention())
+        store.load('["room", "x"]', keeper.id.to_base58(), 100)
+        node = StoreNode(keeper.host, keeper.pubsub, store, topics=[TOPIC])
+        async with node:
+            node.receive(TOPIC, "x", carrier)
+            await eventually(lambda: node.channels.get((TOPIC, "x")) == 1)
+        again = StoreNode(keeper.host, keeper.pubsub, store, topics=[TOPIC])
+        page = store.page
+
+        def meanwhile(*args: Any) -> Any:
+            again.receive(TOPIC, "x", carrier)
+            return page(*args)
+
+        with (
+            patch.object(store, "page", side_effect=meanwhile),
+            patch.object(
+                ChannelDriver, "start", autospec=True, side_effect=ChannelDriver.start
+            ) as start,
+        ):
+            async with again:
+                await eventually(lambda: again.channels.get((TOPIC, "x")) == 1)
+        assert start.call_count == 1
+        store.close()
+
+
+async def test_only_peers_that_may_read_a_log() -> None:
+    async with running_nodes(3, router=flood) as nodes:
+        ann, bob, eve = nodes
+        asked: list[tuple[str, str, str]] = []
+
+        def authorize(peer: ID, topic: str, channel: str) -> bool:
+            asked.append((peer.to_base58(), topic, channel))
+            return peer == bob.id
+
+        await connect_all([(ann, bob), (ann, eve)])
+        async with channels([ann], authorize=authorize) as (one,):
+            await one.send(b"for bob")
+            request = Request(TOPIC, "0", fx.AskRange("", 10))
+            response = await ask(bob.host, ann.id, request, within=PATIENCE, max_size=2**20)
+            assert len(response.items) == 1
+            ids = (one.log[0].id,)
+            for each in (fx.AskRange("", 10), fx.AskIds("", ids), fx.AskSnapshot("", 1)):
+                request = Request(TOPIC, "0", each)
+                with pytest.raises(ExchangeError, match="NOT_AUTHORIZED"):
+                    await ask(eve.host, ann.id, request, within=PATIENCE, max_size=2**20)
+        assert asked[0] == (str(bob.id), TOPIC, "0")
+        assert {peer for peer, *_ in asked} == {str(bob.id), str(eve.id)}
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(100_000, 40), (8, 18)])

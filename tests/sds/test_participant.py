@@ -27,7 +27,7 @@ from tests.sds.one import WALL, One, made, of
 def test_clock_is_epoch_milliseconds_and_always_grows() -> None:
     one = One()
     clocks = [one.send()[1].lamport for _ in range(3)]
-    assert clocks == [WALL + 1, WALL + 2, WALL + 3]
+    assert clocks == [WALL, WALL + 1, WALL + 2]
     one.now += 10
     assert one.send()[1].lamport == WALL + 10_000
     one.hear("ahead", lamport=WALL + 50_000)
@@ -205,7 +205,7 @@ def test_a_clock_far_ahead_is_refused_until_the_time_has_come() -> None:
     assert one.drops(effects) == [DiscardReason.CLOCK_AHEAD]
     assert of(effects, fx.ClockAhead) == [fx.ClockAhead("other", 86_460.0)]
     assert one.log == []
-    assert one.send()[1].lamport == WALL + 1
+    assert one.send()[1].lamport == WALL
     one.now += 60.0
     assert len(of(one.hear("a", lamport=WALL + day + 60_000), fx.DeliverContent)) == 1
     assert one.send()[1].lamport == WALL + day + 60_001
@@ -248,6 +248,13 @@ def test_a_clock_set_back_by_days_is_said_and_recovers() -> None:
     assert one.log != []
     one.now += 2 * 86_400.0 + 1.0
     assert one.send()[1].lamport == WALL + 3 * 86_400_000 + 1
+
+
+def test_a_clock_that_was_wrong_before_anything_was_said_keeps_nobody_from_sending() -> None:
+    """Started three days ahead and set right, nothing could be sent for 48 hours."""
+    one = One()
+    one.participant.clock.wall_offset -= 3 * 86_400.0
+    assert one.send()[1].lamport == WALL - 3 * 86_400_000
 
 
 def test_a_clock_adopted_on_delivery_survives_a_crash() -> None:
@@ -647,7 +654,7 @@ def test_two_seed_participants_agree() -> None:
     one = One(filters=10, wire=WireFormat.SEED)
     other = One(filters=10, wire=WireFormat.SEED)
     _, message = one.send(b"in the first schema")
-    assert (message.sender_id, message.lamport) == ("", WALL + 1)
+    assert (message.sender_id, message.lamport) == ("", WALL)
     other.take(replace(message, sender_id="other"))
     assert other.participant.log.places() == one.participant.log.places()
 

@@ -267,6 +267,15 @@ def test_a_slow_server_does_not_hold_the_others_up() -> None:
     assert took < 200
 
 
+def test_what_is_left_below_a_cut_is_said() -> None:
+    log = Log()
+    for n in range(5):
+        log.add(f"m{n}", LogEntry(n, "ann", 0), (), head=True)
+    log.purge(["m1", "m3"], (3, "m3"))
+    assert len(log) == 3
+    assert compare(log, bytes(16), [RangeHash(None, None, 0, b"")], 3).older == 2
+
+
 def test_a_newcomer_to_a_cut_log_waits_for_nothing_that_is_gone() -> None:
     group = Group(3, seed=1, params=SdsParams(log_limit=100))
     group.run(5.0)

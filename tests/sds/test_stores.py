@@ -20,6 +20,7 @@ import pytest
 
 from episub_router.sds.net.access import channel_of, store_key
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol import log
 from episub_router.sds.protocol.delivery import TOMBSTONES
 from episub_router.sds.protocol.entry import Key, LogEntry, Restored
 from episub_router.sds.protocol.message import Segment
@@ -30,6 +31,7 @@ from episub_router.sds.store import (
     SqliteStore,
     StoreError,
     StoreFullError,
+    sqlite,
 )
 from episub_router.sds.store.values import Following, Purged
 from episub_router.sds.wire.codec import hash_of
@@ -204,6 +206,51 @@ def test_retention_keeps_only_so_much_that_nobody_reads(store: SqliteStore) -> N
     assert store.count("c") == 1
 
 
+@pytest.mark.parametrize("limit", [{"max_messages": 100}, {"max_bytes": 1000}])
+def test_a_flood_pushes_nobody_else_out_of_what_is_kept(limit: dict[str, int]) -> None:
+    """Of 50 honest messages none was left after 200 of one flooder."""
+    store = MemoryStore(Retention(**{"max_age": None, "max_bytes": None} | limit))
+    store.load("c", "alice", 1000)
+    honest = [logged(f"honest {n}", n, raw=bytes(10)) for n in range(50)]
+    flood = [logged(f"flood {n}", 100 + n, raw=bytes(10)) for n in range(200)]
+    by_mallory = [replace(m, entry=LogEntry(m.entry.lamport, "mallory", 0)) for m in flood]
+    store.commit("c", [*honest, *by_mallory])
+    gone = store.purge()["c"]
+    assert gone.ids == [m.message_id for m in flood[:150]]
+    assert store.count("c") == 100
+
+
+def test_a_process_that_is_short_removes_what_is_too_old(tmp_path: Path) -> None:
+    """What was too old at the last purge was known to the process alone."""
+    for kept in (1, 0):
+        store = SqliteStore(tmp_path / "s.db", Retention(max_age=-1.0))
+        if store.load("c", "alice", 100) is None:
+            store.commit("c", [logged("a", 1)])
+        store.purge()
+        assert store.count("c") == kept
+        store.close()
+
+
+def test_senders_that_are_forgotten_keep_nobody_out(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 65,536 had left the log, each unknown one was too old for ever."""
+    monkeypatch.setattr(sqlite, "DEPARTED", 4)
+    monkeypatch.setattr(log, "DEPARTED", 4)
+    mine = log.Log()
+    for n in range(10):
+        mine.add(f"m{n}", LogEntry(n, f"sender {n}", 0), (), head=True)
+        mine.evict()
+        changes = [logged(f"m{n}", n), fx.Evicted(((n, f"m{n}"),), None, {f"sender {n}": n}, 100)]
+        store.commit("c", changes)
+    departed = store.load("c", "alice", 100).departed
+    for each in (mine.departed, departed):
+        assert each == {"": 6, "sender 7": 7, "sender 8": 8, "sender 9": 9}
+    assert mine.is_old((6, "x"), "sender 2")
+    assert not mine.is_old((7, "x"), "sender 2")
+    assert mine.is_old((8, "x"), "sender 8")
+
+
 def test_what_leaves_the_log_unread_is_kept_until_it_is_read(store: SqliteStore) -> None:
     store.commit("c", [logged(f"m{n}", n, position=n) for n in range(1, 6)])
     store.set_consumed("c", 1)
@@ -236,6 +283,45 @@ def test_what_was_sent_twice_has_two_sets_of_segments(store: SqliteStore) -> Non
     assert store.segments("c", "m4") == {1: (0, (4, "m4"))}
     store.commit("c", [segment("m5", 0)])
     assert store.segments("c", "m5") == {0: (0, (5, "m5")), 1: (0, (4, "m4"))}
+
+
+def test_a_segment_that_is_stored_again_changes_no_set(store: SqliteStore) -> None:
+    """It went on to the next set, out of the one that it had completed."""
+    parts = [replace(logged(f"m{n}", n), segment=Segment(bytes(32), n, 2, 9)) for n in range(2)]
+    store.commit("c", parts)
+    store.commit("c", parts[:1])
+    assert len(store.segments("c", "m0")) == len(store.segments("c", "m1")) == 2
+
+
+def test_what_was_streamed_is_done_with(store: SqliteStore) -> None:
+    """Its rows stayed, up to `unread_limit`, and then counted as dropped."""
+    store.commit("c", [logged("a", 10, position=1), logged("held", 90, position=2)])
+    store.commit("c", [logged("b", 20, position=3), logged("late", 5, position=4)])
+    store.commit("c", [evicted((10, "a"))])
+    store.confirm_read("c", (20, "b"), 3)
+    assert store.consumed("c") == 1
+    assert [d.position for d in store.deliveries("c", 0, 9)] == [2, 3, 4]
+    store.confirm_read("c", (90, "held"), 3)
+    assert store.consumed("c") == 3
+    store.confirm_read("c", (90, "held"), 4)
+    assert store.consumed("c") == 4
+    store.commit("c", [logged("new", 99, position=5)])
+    store.offer("c", 5)
+    store.confirm_read("c", (99, "new"), 5)
+    assert store.consumed("c") == 4, "who iterates says so by itself"
+
+
+def test_what_a_snapshot_stands_for_goes_whether_it_was_read_or_not(store: SqliteStore) -> None:
+    store.commit("c", [logged(f"m{n}", n, position=n) for n in range(1, 5)])
+    store.commit("c", [fx.JoinedAt(3)])
+    assert [d.position for d in store.deliveries("c", 0, 9)] == [4]
+
+
+def test_no_part_of_a_snapshot_is_beyond_its_end(store: SqliteStore) -> None:
+    store.commit("c", [fx.SnapshotKept(5, b"digest", b"state")])
+    assert store.snapshot_part("c", 5, b"digest", 3, 100) == (b"te", 5)
+    for offset in (5, 2**64 - 1):
+        assert store.snapshot_part("c", 5, b"digest", offset, 100) is None
 
 
 def test_no_id_makes_a_delivery_come_again(store: SqliteStore) -> None:
@@ -306,8 +392,16 @@ def test_a_message_of_an_altered_row_is_not_delivered_twice(disk: SqliteStore, c
     other = "CAST('x' AS BLOB)" if column in ("raw", "origin") else text
     altered(path, f"UPDATE message SET {column} = {other} WHERE position IN (3, 5)")
     store = SqliteStore(path)
-    saved = store.load("c", "alice", 100)
-    assert (saved.damaged[ids[2]], saved.damaged[ids[4]]) == (True, False)
+    for _ in range(2):  # a second start knew nothing of it
+        saved = store.load("c", "alice", 100)
+        assert (saved.damaged[ids[2]], saved.damaged[ids[4]]) == (True, False)
+        store.close()
+        store = SqliteStore(path)
+    again = {n: logged(ids[n], n, position=n + 1, raw=b"raw %d" % n) for n in (2, 4)}
+    store.commit("c", [replace(again[2], position=0), again[4]])
+    assert store.following("c", (4, ids[4]), 5, 2**63) is None, "it is no late message"
+    assert store.load("c", "alice", 100).damaged == {}
+    assert store.count("c") == 5
     store.close()
 
 

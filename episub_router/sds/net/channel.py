@@ -155,6 +155,10 @@ class SdsChannel:
                 with trio.move_on_after(_FLUSH):
                     await driver.outbox.flush()
                 await self._withdraw_offer()
+            except BaseException as error:
+                if _is_cancellation(error):
+                    await self._withdraw_offer()
+                raise
             finally:
                 nursery.cancel_scope.cancel()
                 await driver.stop()
@@ -208,8 +212,8 @@ class SdsChannel:
         """
         async with self._reading:
             if self._in_hand is not None:
-                done, self._in_hand = self._in_hand, None
-                await self.done(done)
+                await self.done(self._in_hand)
+                self._in_hand = None
             while True:
                 after = await self._driver.of_store(SqliteStore.consumed)
                 message = await self._next(after)
@@ -245,7 +249,7 @@ class SdsChannel:
         each message counts once. What comes after others that it belongs before is `late`, so that
         the state can be made again, or patched. With `hold` (s) a message waits until its clock is
         so far behind our time of day, by which time most have come. What left the log unread is
-        missing here.
+        missing here. Where nobody ever iterates, what was read counts as done.
         """
         driver, cursor = self._driver, Cursor.read(after)
         while True:
@@ -255,6 +259,8 @@ class SdsChannel:
                 SqliteStore.following, cursor.place, cursor.arrival, limit
             )
             if found is None:
+                if cursor.place is not None:
+                    await driver.of_store(SqliteStore.confirm_read, cursor.place, cursor.arrival)
                 with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
                     await changed.wait()
                 continue
@@ -362,7 +368,7 @@ class SdsChannel:
         kept = await self._driver.snapshot(within)
         if kept is None:
             return None
-        return Snapshot(kept.state, kept.until, str(Cursor((kept.until + 1, ""))))
+        return Snapshot(kept.state, kept.until, str(Cursor((kept.until + 1, ""), kept.arrival)))
 
     async def forget(self, *, signers: int) -> int:
         """Remove all messages for which a snapshot stands that so many members have signed, and
@@ -418,6 +424,13 @@ class SdsChannel:
                 driver.tell(ContentUnreadable(message.message_id, by, str(error)))
                 continue
             await changed.wait()
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Whether nothing else ended a block, in which nurseries may have been."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_cancellation, error.exceptions))
+    return isinstance(error, trio.Cancelled)
 
 
 def _place(item: LogItem | ChannelMessage | None) -> Key | None:

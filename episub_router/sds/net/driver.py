@@ -134,11 +134,11 @@ class ChannelDriver:
         """Load the state, join the topic, and work in `nursery` until it is cancelled."""
         self.nursery = nursery
         await self._load()
-        self.access.purged[self.store_key] = self._purged
         # py-libp2p numbers messages from the second of its start: after a quick restart
         # numbers repeat, and others drop the messages as seen.
         self.pubsub.counter = max(self.pubsub.counter, time.time_ns())
         self._topic = await join(self.pubsub, self.topic_name, self)
+        self.access.purged[self.store_key] = self._purged
         ExchangeServer.of(self.pubsub.host).add(self)
         nursery.start_soon(self._work)
         nursery.start_soon(self.outbox.run)
@@ -197,6 +197,11 @@ class ChannelDriver:
     def closed(self) -> bool:
         return self.nursery.cancel_scope.cancel_called
 
+    async def _check_open(self) -> None:
+        if self.closed:
+            await trio.lowlevel.checkpoint()  # where tasks of ours end
+            raise trio.ClosedResourceError("the channel was closed")
+
     async def send(self, content: bytes) -> MessageId:
         """On disk when this returns; published soon after.
 
@@ -209,6 +214,7 @@ class ChannelDriver:
                     await self.change()
             async with self._lock:  # which others that wait may have had before
                 if not self.participant.must_wait(self._now()):
+                    await self._check_open()
                     await self._check_room()
                     return await self._send(parts)
 
@@ -234,8 +240,7 @@ class ChannelDriver:
     async def changes(self) -> trio.Event:
         """What is set when something is delivered or acknowledged. Raises ClosedResourceError where
         the channel is closed."""
-        if self.closed:
-            raise trio.ClosedResourceError("the channel was closed")
+        await self._check_open()
         changed = self._changed  # what changes from now on sets it
         await trio.lowlevel.checkpoint()
         return changed
@@ -329,6 +334,7 @@ class ChannelDriver:
     async def act(self, step: Step) -> None:
         """What a step of the participant asks for."""
         async with self._lock:
+            await self._check_open()
             await self._carry_out(step(self.participant, self._now()))
         self._wake.set()
 

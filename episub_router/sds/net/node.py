@@ -107,7 +107,8 @@ class StoreNode:
                     oldest, _ = self._store.page(key, None, None, 1, 1)
                     for topic in self._topics:
                         channel_id = channel_of(key, topic)
-                        if oldest and channel_id is not None:
+                        known = (topic, channel_id) in self._drivers  # a message was faster
+                        if oldest and channel_id is not None and not known:
                             self._opened.add(oldest[0].sender_id)
                             await self._open(topic, channel_id).start(self._nursery)
                 self._nursery.start_soon(StoreAccess.of(self._store).purge_regularly, self.counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -64,6 +65,9 @@ def _identity(path: str | Path | None, key: bytes | None) -> KeyPair:
         secret = create_new_key_pair().private_key.to_bytes()[:32]
         new = Path(f"{path}.key.new")
         new.touch(mode=0o600)
-        new.write_bytes(secret)
+        with new.open("wb") as opened:
+            opened.write(secret)
+            opened.flush()
+            os.fsync(opened.fileno())
         new.replace(file)
     return create_new_key_pair(file.read_bytes())

@@ -71,9 +71,10 @@ class SharedTopic:
 
     async def leave(self, user: TopicUser) -> None:
         del self._users[user.listens_to]
-        if not self._users:
-            self._topics.open.pop(self.name, None)
-            await self._subscription.unsubscribe()
+        async with self._topics.joining:
+            if not self._users and self._topics.open.get(self.name) is self:
+                del self._topics.open[self.name]
+                await self._subscription.unsubscribe()
 
     async def _read(self) -> None:
         async for message in self._subscription:

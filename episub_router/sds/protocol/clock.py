@@ -25,9 +25,9 @@ class LamportClock:
     def __init__(self, wall_offset: float, now: Time, max_lead: int) -> None:
         self.wall_offset = wall_offset
         """Unix time minus `now`, in seconds."""
-        self.value = self.wall(now)
+        self.value = 0
         self._max_lead = max_lead
-        self._ticked = (now, self.value)
+        self._ticked = (now, self.wall(now))
         """When our time of day was last used, and what it was."""
         self._adopted = False
         """Whether the clock goes back to another's message, and not to our time of day."""

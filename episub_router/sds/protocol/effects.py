@@ -128,11 +128,13 @@ class JoinedAt(Change):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotKept(Change):
-    """An application's state of all messages with clocks up to `until`, as it is handed out."""
+    """An application's state of all messages with clocks up to `until`, as it is handed out.
+    `arrival`: the number of the last message that the store had by then."""
 
     until: int
     digest: bytes
     state: bytes
+    arrival: int = 0
 
 
 # The network. Of a request, `peer` is who is on the other side.

@@ -8,15 +8,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 from episub_router.sds.protocol.entry import Key, LogEntry
-from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
+from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.util.bounded import put_last
 from episub_router.util.front_list import FrontList
 
 PRINT_SIZE = 16
 _PASSED = 4096
 """Messages from before we joined of which it is kept in mind that they needn't come (chosen)."""
-_DEPARTED = 65_536
-"""Senders for which the log keeps what has left it; of others, all counts as left."""
+DEPARTED = 65_536
+"""Senders for which the log keeps what has left it (chosen)."""
 _SPARE = 1024
 """Evicted places that may wait to be cut off the lists."""
 
@@ -46,7 +46,8 @@ class Log:
         self.floor: Key | None = None
         """Everything up to this place was evicted: it is not compared with others."""
         self.departed: dict[SenderId, int] = {}
-        """By sender, the highest clock of its messages that have left the log."""
+        """By sender, the highest clock of its messages that have left the log; under "", that of
+        senders that are forgotten."""
         self.since = 0
         """Where we joined late: nothing whose clock is not above this is taken."""
         self._passed: dict[MessageId, None] = {}
@@ -150,8 +151,8 @@ class Log:
         A sender's clock only grows: what is newer than all of its messages that left is new,
         however long ago it was written.
         """
-        unknown = -1 if len(self.departed) < _DEPARTED else MAX_LAMPORT
-        return key[0] <= self.since or key[0] <= self.departed.get(sender, unknown)
+        departed = self.departed
+        return key[0] <= max(self.since, departed.get(sender, departed.get("", -1)))
 
     def newest_by_sender(self) -> dict[SenderId, int]:
         """Those that have messages in the log, each with the clock of its newest one."""
@@ -224,8 +225,11 @@ class Log:
             del self._by_sender[sender]
         elif self._most:
             heapq.heappush(self._most, (-len(held), held.first, sender))
-        if sender in self.departed or len(self.departed) < _DEPARTED:
-            self.departed[sender] = max(key[0], self.departed.get(sender, 0))
+        departed = self.departed
+        departed[sender] = max(key[0], departed.pop(sender, 0))
+        while len(departed) > DEPARTED:
+            clock = departed.pop(next(iter(departed)))
+            departed[""] = max(clock, departed.pop("", 0))
         front, index = self._front, bisect_left(self._keys, key, self._front)
         if index == front:
             self._raise_floor(key)

@@ -62,5 +62,5 @@ def compare(log: Log, salt: bytes, ranges: Sequence[RangeHash], stored: int) -> 
             for until, size, part in log.split(salt, after, asked.until, FANOUT):
                 parts.append(RangeHash(after, until, size, part))
                 after = until
-    older = max(0, stored - len(log)) if log.floor is not None else 0
+    older = max(0, stored - log.size(log.floor, None)) if log.floor is not None else 0
     return LogComparison(tuple(parts), tuple(keys), log.floor, older)

@@ -228,9 +228,11 @@ class Wants:
             else:
                 self._overdue[message_id] = None
         by_peer: dict[PeerRef, list[MessageId]] = {}
-        ready = self._peers.ready(now)
-        order, share = dict.fromkeys(self._rng.sample(ready, len(ready))), self._share()
-        for message_id in self._pulls.pop_due(now):
+        due = self._pulls.pop_due(now)
+        ready = self._peers.ready(now) if due else []
+        order = dict.fromkeys(self._rng.sample(ready, len(ready)))
+        share = self._share() if due else 1.0
+        for message_id in due:
             if self._rests(message_id, now, comes):
                 self._pulls.set(message_id, now + _REST)
                 continue
@@ -279,7 +281,7 @@ class Wants:
         """When peers are asked again: ever more rarely, and for many ids at one time, as those of
         one step get the same `share` of the pause."""
         longest = max(self._params.pull_timeout, (now - want.since) * _AGAIN)
-        pause = min(PULL_RETRY * 2 ** min(want.pulls, 10), longest, self._params.heads_interval)
+        pause = float(min(PULL_RETRY * 2**want.pulls, longest, self._params.heads_interval))
         return math.ceil((now + pause * share) / PULL_RETRY) * PULL_RETRY
 
     def _rearm(self, want: Want, now: Time) -> float:

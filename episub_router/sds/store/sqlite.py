@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import sqlite3
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.delivery import TOMBSTONES
 from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
 from episub_router.sds.protocol.group import MEMBERS
+from episub_router.sds.protocol.log import DEPARTED
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, Segment
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
 from episub_router.sds.store.values import (
@@ -69,8 +69,6 @@ class SqliteStore:
         self._db = open_file(self.path, durability)
         self._counts: Counter[str] = Counter()
         """By channel that was asked for it, how many messages it has that aren't evicted."""
-        self._aged = -math.inf
-        """Up to when the last purge found what was received too old."""
 
     def load(self, channel_id: str, owner: str, limit: int) -> Restored | None:
         """The channel's state with at most `limit` messages of its log; None if it is new.
@@ -108,7 +106,6 @@ class SqliteStore:
         if not intact:
             db.execute("UPDATE channel SET consumed = 0 WHERE id = ?", (channel_id,))
             _sum_channel(db, channel_id)
-        notes = _notes(db, channel_id)
         # What has left a sender's messages is known by clock: others can't be evicted.
         db.execute(
             "UPDATE message SET evicted = 0 WHERE channel = ? AND evicted = 1 AND lamport > "
@@ -116,7 +113,8 @@ class SqliteStore:
             "AND name = message.sender)",
             (channel_id,),
         )
-        damaged = self._remove_damaged(db, channel_id, consumed, limit)
+        self._remove_damaged(db, channel_id, consumed, limit)
+        notes = _notes(db, channel_id)
         newest = db.execute(
             "SELECT lamport, id, sender, raw, origin, outgoing FROM message "
             "WHERE channel = ? AND evicted = 0 ORDER BY lamport DESC, id DESC LIMIT ?",
@@ -141,19 +139,19 @@ class SqliteStore:
             tombstones=[n for k, n, _, _ in notes if k == "lost"],
             departed={n: low + SIGN for k, n, low, _ in notes if k == "departed"},
             acks={n: (low + SIGN, high + SIGN) for k, n, low, high in notes if k == "ack"},
-            damaged=damaged,
+            damaged={n: bool(had) for k, n, _, had in notes if k == "damaged"},
             since=next((low + SIGN for k, _, low, _ in notes if k == "joined"), None),
         )
 
     def _remove_damaged(
         self, db: sqlite3.Connection, channel_id: str, consumed: int, limit: int
-    ) -> dict[MessageId, bool]:
-        """The messages whose rows were altered, each with whether the application had it.
+    ) -> None:
+        """Messages whose rows were altered go, and it is noted of each whether the application had
+        it.
 
         Of the newest `limit`, and of what is unread; older ones are checked when they are asked
         for. An altered row may be that of the id that it has, or of the one that its bytes have.
         """
-        damaged: dict[MessageId, bool] = {}
         bad: list[tuple[int]] = []
         for n, *row in db.execute(
             f"SELECT n, {_READ} FROM message WHERE n IN (SELECT n FROM "
@@ -169,9 +167,8 @@ class SqliteStore:
                     (channel_id, n),
                 ).fetchone()
                 for message_id in (str(row[2]), hashlib.sha256(bytes(row[4])).hexdigest()):
-                    damaged[message_id] = before < consumed
+                    _note(db, channel_id, "damaged", message_id, n, int(before < consumed))
         db.executemany("DELETE FROM message WHERE n = ?", bad)
-        return damaged
 
     def channels(self) -> list[str]:
         """The channels that have been loaded at some time."""
@@ -190,8 +187,16 @@ class SqliteStore:
                         self._apply(db, channel_id, change, now)
                     elif self.retention is None:
                         unread += self._evict(db, channel_id, change)
+                if fx.ClockSet in kinds:
+                    clock = max(c.value for c in changes if isinstance(c, fx.ClockSet))
+                    db.execute(
+                        "UPDATE channel SET clock = max(clock, ?) WHERE id = ?",
+                        (clock - SIGN, channel_id),
+                    )
                 if kinds & {fx.ClockSet, fx.JoinedAt, fx.Evicted}:
                     _sum_channel(db, channel_id)
+                if fx.Evicted in kinds:
+                    _trim_departed(db, channel_id)
                 if fx.Tombstone in kinds:
                     _trim(db, channel_id, "lost", TOMBSTONES)
                 if fx.AckStored in kinds:
@@ -214,13 +219,14 @@ class SqliteStore:
                     change.position,
                     json.dumps(change.missing),
                 )
+                n = _repaired(db, channel, message_id)
                 added = db.execute(
-                    f"INSERT OR IGNORE INTO message ({_READ}, outgoing, received_at, evicted) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
-                    (*row, _message_sum(row), int(change.outgoing), now),
+                    f"INSERT OR IGNORE INTO message (n, {_READ}, outgoing, received_at, evicted) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+                    (n, *row, _message_sum(row), int(change.outgoing), now),
                 ).rowcount
                 self._counted(channel, added)
-                if change.segment is not None and change.segment.count:
+                if added and change.segment is not None and change.segment.count:
                     _add_segment(db, channel, change, change.segment)
                 if not change.outgoing:
                     db.execute(
@@ -231,11 +237,6 @@ class SqliteStore:
                 db.execute(
                     "UPDATE message SET outgoing = 0 WHERE channel = ? AND id = ?",
                     (channel, message_id),
-                )
-            case fx.ClockSet(value=value):
-                db.execute(
-                    "UPDATE channel SET clock = max(clock, ?) WHERE id = ?",
-                    (value - SIGN, channel),
                 )
             case fx.Tombstone(message_id=message_id):
                 _note(db, channel, "lost", message_id)
@@ -248,6 +249,9 @@ class SqliteStore:
                 db.execute(
                     "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", (*known, _sum(*known))
                 )
+                (arrival,) = db.execute("SELECT max(n) FROM message").fetchone()
+                _note(db, channel, "snapshot", digest.hex(), arrival or 0)
+                _trim(db, channel, "snapshot", 2)
                 db.execute(
                     "DELETE FROM snapshot WHERE channel = ? AND until < (SELECT until FROM "
                     "snapshot WHERE channel = ? ORDER BY until DESC LIMIT 1 OFFSET 1)",
@@ -380,17 +384,24 @@ class SqliteStore:
             found = self._db.execute(
                 "SELECT * FROM snapshot WHERE channel = ? ORDER BY until DESC", (channel_id,)
             ).fetchall()
-        return [fx.SnapshotKept(r[1] + SIGN, r[2], r[3]) for r in found if _sum(*r[:4]) == r[4]]
+            arrivals = {n: low for k, n, low, _ in _notes(self._db, channel_id) if k == "snapshot"}
+        return [
+            fx.SnapshotKept(r[1] + SIGN, r[2], r[3], arrivals.get(r[2].hex(), 0))
+            for r in found
+            if _sum(*r[:4]) == r[4]
+        ]
 
     def snapshot_part(
         self, channel_id: str, until: int, digest: bytes, offset: int, size: int
     ) -> tuple[bytes, int] | None:
-        """A part of a snapshot, and the size of all of it; None where it isn't kept."""
+        """A part of a snapshot, and the size of all of it; None where it isn't kept, or ends
+        before."""
+        begin = min(offset, 2**40)
         with named_errors(self.path):
             found: tuple[bytes, int] | None = self._db.execute(
                 "SELECT substr(state, ?, ?), length(state) FROM snapshot "
-                "WHERE channel = ? AND until = ? AND digest = ?",
-                (min(offset, 2**40) + 1, size, channel_id, until - SIGN, digest),
+                "WHERE channel = ? AND until = ? AND digest = ? AND length(state) > ?",
+                (begin + 1, size, channel_id, until - SIGN, digest, begin),
             ).fetchone()
         return found
 
@@ -439,6 +450,21 @@ class SqliteStore:
                 (channel_id, position),
             )
 
+    def confirm_read(self, channel_id: str, place: Key, arrival: int) -> None:
+        """A reader of the total order is where `following` says: the application is done with what
+        it has had by then, unless it also iterates, which confirms by itself."""
+        at = (place[0] - SIGN, place[1])
+        with named_errors(self.path):
+            row = self._db.execute(
+                "SELECT consumed, coalesce((SELECT position FROM message WHERE channel = ?1 AND "
+                "position > consumed AND iif((lamport, id) > (?2, ?3), evicted = 0, n > ?4) "
+                "ORDER BY position LIMIT 1) - 1, (SELECT max(position) FROM message WHERE "
+                "channel = ?1 AND position > 0), 0) FROM channel WHERE id = ?1 AND offers = 0",
+                (channel_id, *at, arrival),
+            ).fetchone()
+        if row is not None and row[0] < row[1]:
+            self.set_consumed(channel_id, row[1])
+
     def offer(self, channel_id: str, position: int) -> int:
         """The delivery at `position` is handed to the application, for the how-many-th time."""
         with self._transaction() as db:
@@ -452,32 +478,36 @@ class SqliteStore:
     def purge(self, unread_limit: int | None = None) -> dict[str, Purged]:
         """Remove what `retention` doesn't keep, by channel.
 
-        Except, where `unread_limit` is given, so many of the newest deliveries of each channel as
-        the application isn't done with.
+        The sender with most yields its oldest first, so that a flood takes its share. Except, where
+        `unread_limit` is given, so many of the newest deliveries of each channel as the application
+        isn't done with.
         """
         kept = self.retention
         if kept is None:
             return {}
         unread = "" if unread_limit is None else f" AND {_NOT_KEPT.format(int(unread_limit))}"
-        # What was received before is too old at this purge and at the last one.
-        before, now = self._aged, time.time()
-        self._aged = -math.inf if kept.max_age is None else now - kept.max_age
+        rows: list[tuple[Any, ...]] = []
         with self._transaction() as db:
-            rows = db.execute(
-                f"DELETE FROM message WHERE received_at < ?{unread} RETURNING {_GONE}",
-                (min(before, self._aged),),
-            ).fetchall()
-            count, total = db.execute("SELECT count(*), total(length(raw)) FROM message").fetchone()
-            surplus = 0 if kept.max_messages is None else count - kept.max_messages
-            excess = 0 if kept.max_bytes is None else total - kept.max_bytes
-            if surplus > 0 or excess > 0:
+            if kept.max_age is not None:
+                # What was received before is too old at this purge and at the last one.
+                aged = int((time.time() - kept.max_age) * 1000)
+                noted = "SELECT low FROM note WHERE kind = 'aged' AND channel = ?"
+                before = min(aged, self._number(noted, ""))
+                _note(db, "", "aged", "", aged)
+                rows = db.execute(
+                    f"DELETE FROM message WHERE received_at < ?{unread} RETURNING {_GONE}",
+                    (before / 1000,),
+                ).fetchall()
+            for size, most in (("1", kept.max_messages), ("length(raw)", kept.max_bytes)):
+                (total,) = db.execute(f"SELECT total({size}) FROM message").fetchone()
+                if most is None or total <= most:
+                    continue
                 rows += db.execute(
-                    "DELETE FROM message WHERE n IN (SELECT n FROM (SELECT n, "
-                    "row_number() OVER oldest AS number, "
-                    "sum(length(raw)) OVER oldest - length(raw) AS before "
-                    "FROM message WINDOW oldest AS (ORDER BY received_at, n)) "
-                    f"WHERE number <= ? OR before < ?){unread} RETURNING {_GONE}",
-                    (surplus, excess),
+                    f"DELETE FROM message WHERE n IN (SELECT n FROM (SELECT n, sum({size}) "
+                    f"OVER (ORDER BY share DESC, n ROWS UNBOUNDED PRECEDING) - {size} AS before "
+                    f"FROM (SELECT n, raw, sum({size}) OVER (PARTITION BY sender ORDER BY n DESC) "
+                    f"AS share FROM message)) WHERE before < ?){unread} RETURNING {_GONE}",
+                    (total - most,),
                 ).fetchall()
             result: dict[str, Purged] = {}
             departed: dict[tuple[str, str], int] = {}
@@ -489,6 +519,7 @@ class SqliteStore:
             for (channel, sender), clock in departed.items():
                 _departed(db, channel, sender, clock)
             for channel, purged in result.items():
+                _trim_departed(db, channel)
                 self._raise_place(db, channel, "floor", purged.newest)
                 self._raise_place(db, channel, "gone", purged.newest)
                 _sum_channel(db, channel)
@@ -553,16 +584,12 @@ class SqliteStore:
         return unread
 
     def _forget(self, db: sqlite3.Connection, channel: str, since: int) -> None:
-        """Remove all up to a clock, except what the application hasn't had."""
+        """Remove all up to a clock."""
         for name in ("floor", "gone"):
             self._raise_place(db, channel, name, (since + 1, ""))
-        old = "channel = ? AND lamport <= ?"
         db.execute(
-            f"DELETE FROM message WHERE {old} AND position <= "
-            "(SELECT consumed FROM channel WHERE channel.id = message.channel)",
-            (channel, since - SIGN),
+            "DELETE FROM message WHERE channel = ? AND lamport <= ?", (channel, since - SIGN)
         )
-        db.execute(f"UPDATE message SET evicted = 1 WHERE {old}", (channel, since - SIGN))
         self._counts.pop(channel, None)
 
     def _counted(self, channel: str, more: int) -> None:
@@ -664,13 +691,31 @@ def _notes(db: sqlite3.Connection, channel: str) -> list[tuple[str, str, int, in
     return [(row[1], row[2], row[3], row[4]) for row in found if _sum(*row[:5]) == row[5]]
 
 
-def _trim(db: sqlite3.Connection, channel: str, kind: str, limit: int) -> None:
-    """Keep the newest `limit` notes of a kind."""
-    db.execute(
+def _repaired(db: sqlite3.Connection, channel: str, message_id: MessageId) -> int | None:
+    """The number with which a message arrived, if its row was damaged since."""
+    noted = "FROM note WHERE channel = ? AND kind = 'damaged'"
+    found = db.execute(f"SELECT low {noted} AND name = ?", (channel, message_id)).fetchone()
+    if found is None:
+        return None
+    db.execute(f"DELETE {noted} AND low = ?", (channel, found[0]))
+    return int(found[0])
+
+
+def _trim(db: sqlite3.Connection, channel: str, kind: str, limit: int) -> list[int]:
+    """Keep the newest `limit` notes of a kind; the numbers of those that went."""
+    gone = db.execute(
         "DELETE FROM note WHERE channel = ? AND kind = ? AND n <= (SELECT n FROM note "
-        "WHERE channel = ? AND kind = ? ORDER BY n DESC LIMIT 1 OFFSET ?)",
+        "WHERE channel = ? AND kind = ? ORDER BY n DESC LIMIT 1 OFFSET ?) RETURNING low",
         (channel, kind, channel, kind, limit),
     )
+    return [low for (low,) in gone.fetchall()]
+
+
+def _trim_departed(db: sqlite3.Connection, channel: str) -> None:
+    """The highest clock of senders that are forgotten is kept under no name, as in the log."""
+    gone = _trim(db, channel, "departed", DEPARTED)
+    if gone:
+        _departed(db, channel, "", max(gone))
 
 
 def _departed(db: sqlite3.Connection, channel: str, sender: str, clock: int) -> None:
