@@ -12,6 +12,7 @@ import pytest
 import trio
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
+from episub_router import sds
 from episub_router.sds import (
     ChannelMessage,
     ContentUnreadable,
@@ -341,3 +342,20 @@ async def test_who_is_alone_begins_without_a_snapshot() -> None:
             assert await one.snapshot(0.01) is None
             await one.send(b"first")
             assert len(one.log) == 1
+
+
+async def test_a_channel_opened_in_one_line_is_on_this_machine_and_raises_what_it_is_given() -> (
+    None
+):
+    """It listened at all interfaces, and raised groups of groups."""
+    addresses: list[str] = []
+
+    async def failing() -> None:
+        async with sds.open("room") as channel:
+            addresses.extend(channel.addresses)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await failing()
+    assert addresses
+    assert all(address.startswith("/ip4/127.0.0.1/") for address in addresses)

@@ -687,6 +687,7 @@ def test_params_that_contradict_are_refused() -> None:
         {"lost_after": float("nan")},
         {"sync_interval": 0.0},
         {"log_limit": 0},
+        {"max_message": 1023},
     ):
         with pytest.raises(ValueError, match="must"):
             SdsParams(**wrong)  # type: ignore[arg-type]

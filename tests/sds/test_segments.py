@@ -237,6 +237,8 @@ async def test_a_reliable_channel_of_lip_173_sends_segments_only() -> None:
             assert (await next_of(two)).content == b"typing"
             shown = await two.history()
             assert [m.content for m in shown] == contents
+    with pytest.raises(ValueError, match="twice the filter"):
+        Interop(segments=True).codec(replace(QUICK, max_message=30_000), lambda: 10**12)
     codec = interop.codec(QUICK, lambda: 10**12)
     foreign = sds_pb2.NimSdsMessage(
         message_id="m", lamport_timestamp=7, channel_id="0", sender_id="nim"
@@ -247,3 +249,29 @@ async def test_a_reliable_channel_of_lip_173_sends_segments_only() -> None:
     foreign.content = b"\x07 no segment"
     assert codec.decode(foreign.SerializeToString()).segment == Segment()
     assert not Codec(QUICK).segments
+
+
+async def test_a_full_segment_fits_beside_the_filter() -> None:
+    """121,199 bytes of at most 117,000."""
+    params = replace(QUICK, max_message=136_000)
+    interop = Interop(segments=True)
+    async with (
+        running_nodes(1, router=flood) as nodes,
+        channels(nodes, params, bind_sender=False, interop=interop) as (one,),
+    ):
+        await one.send(bytes(250_000))
+        assert len(one.log) == 3
+
+
+@pytest.mark.parametrize("segments", [False, True])
+async def test_an_ephemeral_message_may_be_as_large_as_any(segments: bool) -> None:
+    """One just below max_message was refused."""
+    interop = Interop(filters=js_filter(100, 0.01), segments=segments)
+    params = replace(QUICK, max_message=10_000)
+    async with (
+        running_nodes(1, router=flood) as nodes,
+        channels(nodes, params, bind_sender=False, interop=interop) as (one,),
+    ):
+        await one.send_ephemeral(bytes(9700))
+        with pytest.raises(ValueError, match="at most 10000"):
+            await one.send_ephemeral(bytes(10_000))

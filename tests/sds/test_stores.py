@@ -56,8 +56,13 @@ def disk(tmp_path: Path) -> Iterator[SqliteStore]:
     store.close()
 
 
-def evicted(*places: Key, unread_limit: int = 100) -> fx.Evicted:
-    return fx.Evicted(places, max(places), {"alice": max(places)[0]}, unread_limit)
+def loaded(store: SqliteStore) -> Restored:
+    saved = store.load("c", "alice", 100)
+    return replace(saved, log=tuple(saved.log))
+
+
+def evicted(*places: Key, unread_after: int = 0) -> fx.Evicted:
+    return fx.Evicted(places, max(places), {"alice": max(places)[0]}, unread_after)
 
 
 def altered(path: Path, *statements: str) -> None:
@@ -259,7 +264,7 @@ def test_what_leaves_the_log_unread_is_kept_until_it_is_read(store: SqliteStore)
     assert store.commit("c", [evicted(*places[:3])]) == 0
     assert store.count("c") == 2
     assert [d.position for d in store.deliveries("c", 1, 10)] == [2, 3, 4, 5]
-    assert store.commit("c", [evicted(places[3], unread_limit=2)]) == 1
+    assert store.commit("c", [evicted(places[3], unread_after=2)]) == 1
     assert [d.position for d in store.deliveries("c", 1, 10)] == [3, 4, 5]
     assert store.count("c") == 1
     assert [m.key for m in store.load("c", "alice", 100).log] == [(5, "m5")]
@@ -283,6 +288,17 @@ def test_what_was_sent_twice_has_two_sets_of_segments(store: SqliteStore) -> Non
     assert store.segments("c", "m4") == {1: (0, (4, "m4"))}
     store.commit("c", [segment("m5", 0)])
     assert store.segments("c", "m5") == {0: (0, (5, "m5")), 1: (0, (4, "m4"))}
+
+
+def test_a_set_of_segments_that_lost_one_takes_in_none_of_the_next_sending(
+    store: SqliteStore,
+) -> None:
+    parts = [replace(logged(f"m{n}", n), segment=Segment(bytes(32), n % 2, 2, 9)) for n in range(4)]
+    store.commit("c", parts[:2])
+    store.commit("c", [evicted((0, "m0"))])
+    store.commit("c", parts[2:])
+    assert store.segments("c", "m1") == {1: (0, (1, "m1"))}
+    assert store.segments("c", "m2") == {0: (0, (2, "m2")), 1: (0, (3, "m3"))}
 
 
 def test_a_segment_that_is_stored_again_changes_no_set(store: SqliteStore) -> None:
@@ -411,7 +427,7 @@ def test_a_store_is_copied_while_it_is_in_use(tmp_path: Path, disk: SqliteStore)
     disk.commit("c", [logged("m50", 50, position=50)])
     copy = SqliteStore(tmp_path / "copy.db")
     saved = copy.load("c", "alice", 100)
-    assert (len(saved.log), saved.position) == (49, 49)
+    assert (len([*saved.log]), saved.position) == (49, 49)
     for each in (copy, disk):
         each.close()
 
@@ -445,6 +461,23 @@ def test_a_page_of_large_messages_reads_no_more_than_it_holds(tmp_path: Path) ->
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (len(page), more, len(ids)) == (1, True, 40)
+    assert peak < 5_000_000
+    store.close()
+
+
+def test_a_log_of_large_messages_is_loaded_a_row_at_a_time(tmp_path: Path) -> None:
+    """1,000 of 900 kB took 900 MB."""
+    store = SqliteStore(tmp_path / "s.db")
+    store.load("c", "alice", 30)
+    for n in range(40):
+        store.commit("c", [logged(f"m{n:03}", n, raw=bytes(900_000), outgoing=n == 39)])
+    tracemalloc.start()
+    saved = store.load("c", "alice", 30)
+    keys = [stored.key for stored in saved.log]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (keys, saved.floor) == ([(n, f"m{n:03}") for n in range(10, 40)], (9, "m009"))
+    assert [*saved.outgoing] == ["m039"]
     assert peak < 5_000_000
     store.close()
 
@@ -483,7 +516,7 @@ def test_altered_rows_of_small_tables_are_not_believed(disk: SqliteStore) -> Non
     store, path = disk, disk.path
     store.commit("c", [logged(f"m{n}", n, position=n % 30 + 1) for n in range(60)])
     store.commit("c", SMALL_ROWS)
-    before = store.load("c", "alice", 100)
+    before = loaded(store)
     store.close()
     altered(
         path,
@@ -495,7 +528,7 @@ def test_altered_rows_of_small_tables_are_not_believed(disk: SqliteStore) -> Non
         "UPDATE channel SET id = 'k'",
     )
     store = SqliteStore(path)
-    after = store.load("c", "alice", 100)
+    after = loaded(store)
     assert_nothing_invented(after, before)
     assert (len(after.acks), len(after.tombstones), after.departed) == (19, 19, {})
     assert (len(after.log), after.since, after.clock) == (len(before.log) - 1, None, 59)
@@ -532,7 +565,7 @@ def test_any_flipped_byte_is_refused_or_leaves_only_what_was_written(
         "c", [logged(i, n, position=n + 1, raw=raw) for n, (i, raw) in enumerate(written.items())]
     )
     store.commit("c", SMALL_ROWS)
-    before = store.load("c", "alice", 100)
+    before = loaded(store)
     store.close()
     rng = random.Random(seed)
     data = bytearray(path.read_bytes())
@@ -544,7 +577,7 @@ def test_any_flipped_byte_is_refused_or_leaves_only_what_was_written(
     except StoreError:
         return
     try:
-        after = store.load("c", "alice", 100)
+        after = loaded(store)
         assert_nothing_invented(after, before)
         for stored in store.page("c", None, None, 100, 10**9)[0]:
             assert written[stored.key[1]] == stored.raw
@@ -677,7 +710,7 @@ def test_killed_at_any_point_a_commit_is_whole_and_stays(tmp_path: Path) -> None
         store = SqliteStore(path)
         saved = store.load("c", "alice", 10**6)
         assert saved.clock >= said
-        assert len(saved.log) == 3 * saved.clock
+        assert len([*saved.log]) == 3 * saved.clock
         store.close()
     assert said > 8
 
@@ -721,7 +754,7 @@ def test_a_power_failure_takes_no_commit_that_waited_for_the_disk(tmp_path: Path
                 synced.rename(path)
         store = SqliteStore(tmp_path / f"{durability.name}.db")
         saved = store.load("c", "alice", 100)
-        left[durability] = 0 if saved is None else len(saved.log)
+        left[durability] = 0 if saved is None else len([*saved.log])
         store.close()
     assert left[Durability.POWER] == 20
     assert left[Durability.PROCESS] < 20

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import trio
 from Crypto.Hash import keccak
 
 from episub_router.sds.content.messages import ChannelMessage
@@ -19,6 +20,8 @@ _SEAL = 4096
 """Bytes by which a cipher may lengthen the largest content."""
 _HEADER = 64
 """Bytes of a segment besides its payload."""
+_AT_ONCE = 2**20
+"""Bytes that are hashed on the event loop (chosen)."""
 _NOTHING: Mapping[MessageId, Message] = {}
 
 
@@ -78,17 +81,25 @@ class Contents:
             return content
         return self._cipher.encrypt(content, context_of(*self._place, sender))
 
-    def cut(self, content: bytes, sender: SenderId) -> list[tuple[bytes, Segment | None]]:
+    async def cut(self, content: bytes, sender: SenderId) -> list[tuple[bytes, Segment | None]]:
         """As it is sent, in segments where it's larger than one message may be."""
-        # An eighth is for history and filter: 2,048 heads take 74 kB.
-        sealed, size = self.sealed(content, sender), self._params.max_message * 7 // 8 - _HEADER
+        # An eighth is for heads.
+        size = (self._params.max_message - self._codec.filter_size) * 7 // 8 - _HEADER
+        sealed = self.sealed(content, sender)
         if len(sealed) <= size and not self._codec.segments:
             return [(sealed, None)]
         parts = [sealed[i : i + size] for i in range(0, len(sealed), size)]
         if len(parts) > MAX_SEGMENTS:
             raise ValueError(f"{len(parts)} segments of {size} bytes, at most {MAX_SEGMENTS}")
-        digest, count, length = _digest(sealed), len(parts), len(sealed)
+        digest, count, length = await _digest(sealed), len(parts), len(sealed)
         return [(part, Segment(digest, i, count, length)) for i, part in enumerate(parts)]
+
+    async def whole(self, content: bytes, sender: SenderId) -> tuple[bytes, Segment | None]:
+        """As it is sent in one message, however large."""
+        sealed = self.sealed(content, sender)
+        if not self._codec.segments:
+            return sealed, None
+        return sealed, Segment(await _digest(sealed), 0, 1, len(sealed))
 
     async def delivered(self, message: Message, delivery: StoredDelivery) -> ChannelMessage | None:
         """A delivery for the application; None for a segment that completes nothing. Raises
@@ -161,7 +172,7 @@ class Contents:
             if len(parts) > segment.length:
                 break
         whole = bytes(parts[: segment.length])
-        if len(whole) < segment.length or _digest(whole) != segment.digest:
+        if len(whole) < segment.length or await _digest(whole) != segment.digest:
             raise UnreadableError("its segments are not those of the content that they name")
         return self.opened(whole, sender)
 
@@ -207,5 +218,11 @@ def context_of(topic: str, channel_id: str, sender_id: str) -> bytes:
     return b"".join(len(p).to_bytes(4, "big") + p for p in parts)
 
 
-def _digest(content: bytes) -> bytes:
+async def _digest(content: bytes) -> bytes:
+    if len(content) > _AT_ONCE:
+        return await trio.to_thread.run_sync(_keccak, content)
+    return _keccak(content)
+
+
+def _keccak(content: bytes) -> bytes:
     return keccak.new(data=content, digest_bits=256).digest()

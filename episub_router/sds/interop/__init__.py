@@ -31,7 +31,14 @@ class Interop:
     segments: bool = False
 
     def codec(self, params: SdsParams, wall: Callable[[], int]) -> InteropCodec:
-        return InteropCodec(params, self.wire, wall, self.history, segments=self.segments)
+        return InteropCodec(
+            params,
+            self.wire,
+            wall,
+            self.history,
+            segments=self.segments,
+            filter_size=self.filters.geometry.size,
+        )
 
     def dialect(self) -> InteropDialect:
         return InteropDialect(self.filters, self.history)

@@ -49,9 +49,13 @@ class InteropCodec(Codec):
         history: int,
         *,
         segments: bool = False,
+        filter_size: int,
     ) -> None:
         super().__init__(params)
+        if params.max_message < 2 * filter_size:
+            raise ValueError(f"max_message must be twice the filter's {filter_size} bytes at least")
         self.segments = segments
+        self.filter_size = filter_size
         self._history = history
         self._wire = wire
         self._wall = wall

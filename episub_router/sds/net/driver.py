@@ -29,7 +29,7 @@ from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
-from episub_router.sds.protocol.entry import Key, StoredMessage
+from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
 from episub_router.sds.protocol.message import (
     Message,
     MessageId,
@@ -145,23 +145,27 @@ class ChannelDriver:
 
     async def _load(self) -> None:
         """The participant as its store has it, which is how the network knows it."""
-        saved = await self.of_store(SqliteStore.load, self.sender_id, self.params.log_limit)
-        now = trio.current_time()
-        self.participant = Participant(
-            self.sender_id,
-            self.channel_id,
-            self.params,
-            codec=self.codec,
-            prove=self.outbox.prove if self._bind_sender else lambda raw: b"",
-            dialect=self._interop.dialect() if self._interop else None,
-            rng=random.Random(),
-            now=now,
-            wall_offset=time.time() - now,
-            restored=saved,
-            join_last=self._join_last,
-            join_snapshot=self._join_snapshot,
-            opened=lambda state: self.contents.opened(state, ""),
-        )
+        now, store = trio.current_time(), self.access.store
+
+        def load() -> tuple[Participant, Restored | None]:
+            saved = store.load(self.store_key, self.sender_id, self.params.log_limit)
+            return Participant(
+                self.sender_id,
+                self.channel_id,
+                self.params,
+                codec=self.codec,
+                prove=self.outbox.prove if self._bind_sender else lambda raw: b"",
+                dialect=self._interop.dialect() if self._interop else None,
+                rng=random.Random(),
+                now=now,
+                wall_offset=time.time() - now,
+                restored=saved,
+                join_last=self._join_last,
+                join_snapshot=self._join_snapshot,
+                opened=lambda state: self.contents.opened(state, ""),
+            ), saved
+
+        self.participant, saved = await self.access.run(load)
         if saved is not None and saved.damaged:
             self.counts["damaged"] += len(saved.damaged)
             self.tell(Damaged(tuple(saved.damaged)))
@@ -207,7 +211,7 @@ class ChannelDriver:
 
         Waits while `outgoing_limit` messages are unacknowledged and somebody is there.
         """
-        parts = self.contents.cut(content, self.sender_id)
+        parts = await self.contents.cut(content, self.sender_id)
         while True:
             while self.participant.must_wait(self._now()):
                 with trio.move_on_after(_ALONE):  # that all are gone is no event
@@ -250,9 +254,7 @@ class ChannelDriver:
         await (await self.changes()).wait()
 
     async def send_ephemeral(self, content: bytes) -> None:
-        (part, segment), *more = self.contents.cut(content, self.sender_id)
-        if more:
-            raise ValueError(f"an ephemeral message has one segment, not {1 + len(more)}")
+        part, segment = await self.contents.whole(content, self.sender_id)
         await self.act(lambda participant, now: participant.send_ephemeral(part, segment))
 
     # Snapshots

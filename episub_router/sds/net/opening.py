@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.keys import KeyPair
-from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
-from episub_router.addresses import dialable, is_wildcard
-from episub_router.pubsub import ResilientPubsub
+from episub_router.addresses import parse_addresses
+from episub_router.host import LOOPBACK, EpisubHost, running
 from episub_router.router import EpisubRouter
 from episub_router.sds.net.channel import SdsChannel
 from episub_router.sds.store import MemoryStore, SqliteStore
@@ -28,7 +26,7 @@ async def open(
     path: str | Path | None = None,
     key: bytes | None = None,
     bootstrap: Sequence[str | Multiaddr] = (),
-    listen: str = "/ip4/0.0.0.0/tcp/0",
+    listen: Iterable[str | Multiaddr] = (LOOPBACK,),
     **options: Any,
 ) -> AsyncIterator[SdsChannel]:
     """A channel of `topic` on a new host that joins through `bootstrap`.
@@ -36,24 +34,18 @@ async def open(
         async with episub_router.sds.open("room", path="room.db") as channel:
 
     The host's identity is made of `key`, 32 secret bytes, and with a `path` kept beside it in a
-    file that ends in `.key`. `options` are those of `SdsChannel`.
+    file that ends in `.key`. It listens at `listen`, by default on this machine only. `options` are
+    those of `SdsChannel`. What the body raises comes out as itself.
     """
-    pair = _identity(path, key)
+    node = EpisubHost(
+        EpisubRouter(bootstrap=list(bootstrap)),
+        key_pair=_identity(path, key),
+        listen=parse_addresses("listen", listen),
+    )
     store = MemoryStore() if path is None else SqliteStore(path)
-    address = Multiaddr(listen)
-    expand = dialable() if is_wildcard(address) else None
-    host = new_host(key_pair=pair, muxer_preference="YAMUX", addrs_factory=expand)
-    router = EpisubRouter(bootstrap=list(bootstrap))
-    pubsub = ResilientPubsub(host, router)
     with closing(store):
-        async with (
-            host.run([address]),
-            background_trio_service(pubsub),
-            background_trio_service(router),
-        ):
-            await pubsub.wait_until_ready()
-            async with SdsChannel(pubsub, topic, store=store, **options) as channel:
-                yield channel
+        async with running(node), SdsChannel(node.pubsub, topic, store=store, **options) as channel:
+            yield channel
 
 
 def _identity(path: str | Path | None, key: bytes | None) -> KeyPair:

@@ -141,7 +141,7 @@ class CausalDelivery:
                 tuple((entry.lamport, message_id) for message_id, entry in gone),
                 log.floor,
                 {sender: log.departed[sender] for sender in senders},
-                params.unread_limit,
+                self.position - params.unread_limit - params.log_limit,
             )
         ]
 

@@ -99,14 +99,14 @@ class Tombstone(Change):
 class Evicted(Change):
     """These messages have left the log, whose floor is now `floor`.
 
-    They stay where the application hasn't had them yet, at most `unread_limit` of such. `departed`:
-    the highest clock of a sender's messages that have left, as far as it is kept in mind.
+    They stay where the application hasn't had them yet, if their position is above `unread_after`.
+    `departed`: the highest clock of a sender's messages that have left, as far as it is kept.
     """
 
     places: tuple[Key, ...]
     floor: Key | None
     departed: Mapping[SenderId, int]
-    unread_limit: int
+    unread_after: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -49,7 +49,8 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A channel as it was when we stopped. `log` is its newest part, in total order.
+    """A channel as it was when we stopped. `log` is its newest part, in total order, which is read
+    once and before anything else happens to the store.
 
     What waited for others is fetched again. `outgoing`: the bytes of those of `log` that are ours
     and still resent. `departed`: by sender, the highest clock of its messages that have left the
@@ -60,7 +61,7 @@ class Restored:
     clock: int
     position: int
     floor: Key | None
-    log: Sequence[StoredMessage]
+    log: Iterable[StoredMessage]
     outgoing: Mapping[MessageId, bytes]
     tombstones: Sequence[MessageId]
     departed: Mapping[SenderId, int] = field(default_factory=dict)

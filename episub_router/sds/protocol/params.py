@@ -121,6 +121,8 @@ class SdsParams:
 
     def __post_init__(self) -> None:
         check_numbers(self)
+        if self.max_message < 1024:
+            raise ValueError(f"max_message must be at least 1024: {self.max_message}")
         if self.repair_min >= self.repair_max:
             raise ValueError(
                 f"repair_min must be below repair_max: {self.repair_min} >= {self.repair_max}"

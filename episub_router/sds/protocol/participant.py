@@ -41,7 +41,9 @@ from episub_router.sds.protocol.wants import PULL_DELAY, Wants
 from episub_router.util.bounded import put_last
 
 MAX_HEADS = 1024
-"""Heads that a message names, 35 bytes each; of more it names some at random (chosen)."""
+"""Heads that a message names, in an eighth of it; of more it names some at random (chosen)."""
+_HEAD = 40
+"""Bytes of a head, at most where ids are digests."""
 MAX_GAPS = 64
 """Ids of what is missing that a message names (chosen): with more, it acknowledges nothing."""
 _EPHEMERAL = 1024
@@ -511,8 +513,9 @@ class Participant:
         before it.
         """
         heads, last = list(self.log.heads), self.outgoing.last
-        if len(heads) >= MAX_HEADS:
-            heads = self._rng.sample(heads, MAX_HEADS - 1)
+        most = min(MAX_HEADS, self.params.max_message // 8 // _HEAD)
+        if len(heads) >= most:
+            heads = self._rng.sample(heads, most - 1)
         if last is not None and last in self.log and self.log.own_seen(heads) < self.outgoing.clock:
             heads.append(last)
         return heads

@@ -115,18 +115,18 @@ class SqliteStore:
         )
         self._remove_damaged(db, channel_id, consumed, limit)
         notes = _notes(db, channel_id)
-        newest = db.execute(
-            "SELECT lamport, id, sender, raw, origin, outgoing FROM message "
-            "WHERE channel = ? AND evicted = 0 ORDER BY lamport DESC, id DESC LIMIT ?",
-            (channel_id, limit + 1),
-        ).fetchall()
-        if newest and not intact:
-            clock = max(clock, newest[0][0])
-        if len(newest) > limit:
-            below = newest.pop()
+        logged = "FROM message WHERE channel = ? AND evicted = 0"
+        if not intact:
+            (newest,) = db.execute(f"SELECT max(lamport) {logged}", (channel_id,)).fetchone()
+            clock = max(clock, -SIGN if newest is None else newest)
+        below = db.execute(
+            f"SELECT lamport, id {logged} ORDER BY lamport DESC, id DESC LIMIT 1 OFFSET ?",
+            (channel_id, limit),
+        ).fetchone()
+        if below is not None:
             key: Key = (below[0] + SIGN, below[1])
             floor = key if floor is None else max(floor, key)
-        newest.reverse()
+        outgoing = db.execute(f"SELECT id, raw {logged} AND outgoing = 1", (channel_id,)).fetchall()
         position = self._number(
             "SELECT coalesce(max(position), 0) FROM message WHERE channel = ?", channel_id
         )
@@ -134,14 +134,27 @@ class SqliteStore:
             clock=clock + SIGN,
             position=max(position, consumed),
             floor=floor,
-            log=[StoredMessage((r[0] + SIGN, r[1]), r[3], r[4], r[2]) for r in newest],
-            outgoing={r[1]: r[3] for r in newest if r[5]},
+            log=self._log(channel_id, below or (-SIGN, "")),
+            outgoing=dict(outgoing),
             tombstones=[n for k, n, _, _ in notes if k == "lost"],
             departed={n: low + SIGN for k, n, low, _ in notes if k == "departed"},
             acks={n: (low + SIGN, high + SIGN) for k, n, low, high in notes if k == "ack"},
             damaged={n: bool(had) for k, n, _, had in notes if k == "damaged"},
             since=next((low + SIGN for k, _, low, _ in notes if k == "joined"), None),
         )
+
+    def _log(self, channel_id: str, after: tuple[int, str]) -> Iterator[StoredMessage]:
+        """The log after a place, a row at a time. Its rows have been checked."""
+        query = (
+            "SELECT lamport, id, raw, origin, sender FROM message WHERE channel = ? "
+            "AND evicted = 0 AND (lamport, id) > (?, ?) ORDER BY lamport, id"
+        )
+        with (
+            named_errors(self.path),
+            closing(self._db.execute(query, (channel_id, *after))) as rows,
+        ):
+            for lamport, message_id, *rest in rows:
+                yield StoredMessage((lamport + SIGN, message_id), *rest)
 
     def _remove_damaged(
         self, db: sqlite3.Connection, channel_id: str, consumed: int, limit: int
@@ -220,14 +233,14 @@ class SqliteStore:
                     json.dumps(change.missing),
                 )
                 n = _repaired(db, channel, message_id)
-                added = db.execute(
+                inserted = db.execute(
                     f"INSERT OR IGNORE INTO message (n, {_READ}, outgoing, received_at, evicted) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
                     (n, *row, _message_sum(row), int(change.outgoing), now),
-                ).rowcount
-                self._counted(channel, added)
-                if added and change.segment is not None and change.segment.count:
-                    _add_segment(db, channel, change, change.segment)
+                )
+                self._counted(channel, inserted.rowcount)
+                if inserted.rowcount and change.segment is not None and change.segment.count:
+                    _add_segment(db, channel, change, change.segment, inserted.lastrowid or 0)
                 if not change.outgoing:
                     db.execute(
                         "DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?",
@@ -558,7 +571,7 @@ class SqliteStore:
                 raise
 
     def _evict(self, db: sqlite3.Connection, channel: str, change: fx.Evicted) -> int:
-        """Remove what the application is done with, and the rest beyond `unread_limit`; returns how
+        """Remove what the application is done with, and the rest up to `unread_after`; returns how
         much it hasn't had."""
         rows = [(channel, message_id) for _, message_id in change.places]
         removed = db.executemany(
@@ -571,10 +584,8 @@ class SqliteStore:
         ).rowcount
         self._counted(channel, -removed)
         unread = db.execute(
-            "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= "
-            "(SELECT position FROM message WHERE channel = ? AND evicted = 1 "
-            "ORDER BY position DESC LIMIT 1 OFFSET ?)",
-            (channel, channel, change.unread_limit),
+            "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= ?",
+            (channel, change.unread_after),
         ).rowcount
         for sender, clock in change.departed.items():
             _departed(db, channel, sender, clock - SIGN)
@@ -632,21 +643,22 @@ def _key(lamport: int | None, message_id: str) -> Key | None:
     return None if lamport is None else (lamport + SIGN, message_id)
 
 
-def _add_segment(db: sqlite3.Connection, channel: str, change: fx.Logged, segment: Segment) -> None:
-    """Into the newest set of its content, or the next one where that is complete: what is said
-    twice has two. A second one of an index is ignored."""
-    among = "FROM message WHERE channel = ? AND sender = ? AND segment BETWEEN ? AND ?"
-    whose = (channel, change.entry.sender_id)
-    every = (*whose, segment.of, segment.of + b"\xff" * 8)
-    (newest,) = db.execute(f"SELECT max(segment) {among}", every).fetchone()
-    of = newest[:-4] if newest else segment.of + bytes(4)
-    (here,) = db.execute(f"SELECT count(*) {among}", (*whose, of, of + b"\xff" * 4)).fetchone()
-    if here == segment.count:
-        of = segment.of + (int.from_bytes(of[-4:], "big") + 1).to_bytes(4, "big")
-    db.execute(
-        "UPDATE OR IGNORE message SET segment = ? WHERE channel = ? AND id = ?",
-        (of + segment.index.to_bytes(4, "big"), channel, change.message_id),
-    )
+def _add_segment(
+    db: sqlite3.Connection, channel: str, change: fx.Logged, segment: Segment, n: int
+) -> None:
+    """Into the set 0 of its content, which gets a number of its own once it is complete: what is
+    said twice has two. A second one of an index is ignored."""
+    put = "UPDATE OR IGNORE message SET segment = ? WHERE n = ?"
+    of = segment.of + bytes(4)
+    db.execute(put, (of + segment.index.to_bytes(4, "big"), n))
+    here = db.execute(
+        "SELECT segment, n FROM message WHERE channel = ? AND sender = ? "
+        "AND segment BETWEEN ? AND ?",
+        (channel, change.entry.sender_id, of, of + b"\xff" * 4),
+    ).fetchall()
+    if len(here) == segment.count:
+        of = segment.of + (n % 2**32).to_bytes(4, "big")
+        db.executemany(put, [(of + index[-4:], number) for index, number in here])
 
 
 def _sum(*fields: str | int | bytes) -> bytes:

@@ -88,6 +88,8 @@ class Codec:
         self._params = params
         self.segments = False
         """Whether each content is a segment, also where it is the only one."""
+        self.filter_size = 0
+        """Bytes of the filter of received ids that each message has."""
 
     def encode(self, message: Message) -> tuple[bytes, MessageId]:
         """The bytes of a message, and the id that these give it.
