@@ -4,12 +4,12 @@
 """
 
 from episub_router.sds.content.contents import ContentCipher
-from episub_router.sds.content.log_view import LogView
 from episub_router.sds.content.messages import (
     ChannelMessage,
     ContentUnreadable,
     Damaged,
     LogItem,
+    LogView,
     Snapshot,
 )
 from episub_router.sds.interop import Interop
@@ -31,10 +31,8 @@ from episub_router.sds.protocol.effects import (
     Lost,
     Missing,
     PossiblyAcknowledged,
-    Resent,
     SetAside,
     StoreFull,
-    SyncHeard,
     UnreadDropped,
 )
 from episub_router.sds.protocol.outgoing import AckStatus
@@ -75,7 +73,6 @@ __all__ = [
     "RateLimit",
     "Receipt",
     "Rejected",
-    "Resent",
     "Retention",
     "SdsChannel",
     "SdsParams",
@@ -86,7 +83,6 @@ __all__ = [
     "StoreFull",
     "StoreFullError",
     "StoreNode",
-    "SyncHeard",
     "UnreadDropped",
     "open",
 ]

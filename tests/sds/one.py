@@ -102,6 +102,10 @@ class One:
     def published(self, effects: list[Effect]) -> list[Message]:
         return [self.codec.decode(p.raw) for p in of(effects, fx.BroadcastBytes)]
 
+    def resent(self, effects: list[Effect]) -> list[MessageId]:
+        posts = of(effects, fx.BroadcastBytes)
+        return [post.message_id for post in posts if post.purpose is fx.Purpose.RESEND]
+
     @property
     def log(self) -> list[MessageId]:
         return [message_id for _, message_id in self.participant.log.places()]

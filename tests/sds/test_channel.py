@@ -36,6 +36,7 @@ from episub_router.sds import (
     UnreadDropped,
 )
 from episub_router.sds.net import topic
+from episub_router.sds.net.access import access_of
 from episub_router.sds.net.driver import ChannelDriver
 from episub_router.sds.net.exchange import ExchangeError, ask
 from episub_router.sds.net.intake import Intake, sign
@@ -538,12 +539,17 @@ async def test_no_cancellation_makes_a_message_come_again_or_counts_against_it(
             store.close()
 
 
-async def test_nothing_is_sent_when_a_channel_is_closed() -> None:
+async def test_a_channel_is_opened_once_and_nothing_is_sent_when_it_is_closed() -> None:
     """Its store had it, so that two participants used one clock."""
     store = MemoryStore()
     async with running_nodes(1, router=flood) as nodes:
         async with channels(nodes, store=store) as (one,):
             await one.send(b"open")
+            twice = SdsChannel(nodes[0].pubsub, TOPIC, store=store)
+            with pytest.raises(ValueError, match="open already"):
+                await twice.__aenter__()
+            purged = access_of(store).purged['["room", "0"]']
+            assert purged == one._driver._purged, "what is removed, the open one is told"
         with pytest.raises(trio.ClosedResourceError):
             await one.send(b"closed")
         with pytest.raises(trio.ClosedResourceError):
@@ -578,7 +584,7 @@ async def test_a_topic_is_joined_while_it_is_left(monkeypatch: pytest.MonkeyPatc
             nursery.start_soon(come_and_go, leave)
             await eventually(lambda: first._driver.running)
             leave.set()
-            while TOPIC in topic._TOPICS[nodes[0].pubsub].open:
+            while TOPIC in topic.topics_of(nodes[0].pubsub).open:
                 await trio.lowlevel.checkpoint()
             async with second:
                 await second.send(b"hello")

@@ -25,8 +25,8 @@ from trio.testing import MockClock
 from episub_router import PubsubParams, ResilientPubsub
 from episub_router.sds import SdsChannel
 from episub_router.sds.net import calls, exchange
-from episub_router.sds.net.calls import Call, Streams
-from episub_router.sds.net.exchange import ExchangeError, ExchangeServer, ask
+from episub_router.sds.net.calls import Call, streams_of
+from episub_router.sds.net.exchange import ExchangeError, ask, server_of
 from episub_router.sds.net.outbox import PublishQueue, RateLimit, Turns
 from episub_router.sds.protocol.effects import AskCompare, AskRange, Purpose
 from episub_router.sds.protocol.entry import RangeHash
@@ -84,7 +84,7 @@ async def answer_unknown(stream: INetStream) -> None:
 
 async def test_requests_one_after_another_share_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     async with two_hosts() as (a, b):
-        ExchangeServer.of(a.host)
+        server_of(a.host)
         with opened_streams(b, monkeypatch) as opened:
             for n in range(20):
                 with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
@@ -137,9 +137,9 @@ async def test_streams_that_the_other_side_leaves_open_are_ended(
             with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
                 await asked(b, a, Request("t", str(n), WHOLE))
             # A stream that is still kept would carry the next request, which nobody reads.
-            await eventually(lambda: not Streams.of(b.host)._waiting, PATIENCE)
+            await eventually(lambda: not streams_of(b.host)._waiting, PATIENCE)
             await eventually(lambda: kept(b, a) <= before, PATIENCE)
-        ExchangeServer.of(a.host)
+        server_of(a.host)
         before = kept(a, b)
         for _ in range(5):
             stream = await b.host.new_stream(a.id, [MANY])
@@ -152,7 +152,7 @@ async def test_streams_that_the_other_side_leaves_open_are_ended(
 async def test_what_is_no_request_ends_its_stream() -> None:
     """Empty frames take a byte each, and would keep a host busy with answers."""
     async with two_hosts() as (a, b):
-        server = ExchangeServer.of(a.host)
+        server = server_of(a.host)
         stream = await b.host.new_stream(a.id, [MANY])
         await stream.write(bytes(10_000))
         with trio.fail_after(PATIENCE):
@@ -167,7 +167,7 @@ async def test_a_peer_keeps_few_streams(monkeypatch: pytest.MonkeyPatch) -> None
     request = encode_varint_prefixed(encode_request(Request("t", "0", WHOLE)))
     monkeypatch.setattr(exchange, "MOST_STREAMS", 2)
     async with two_hosts() as (a, b):
-        server = ExchangeServer.of(a.host)
+        server = server_of(a.host)
         streams = [await b.host.new_stream(a.id, [MANY]) for _ in range(3)]
 
         async def answered(stream: INetStream) -> None:
@@ -271,7 +271,7 @@ async def test_a_request_that_is_left_while_it_is_written_leaves_no_task_behind(
 ) -> None:
     stream = StalledStream()
     host, call = cast(IHost, StalledHost(stream)), Call(b"request", 2**20, joint=False)
-    Streams.of(host).carry(host, ID(b"peer"), call)
+    streams_of(host).carry(host, ID(b"peer"), call)
     await trio.sleep(10.0)
     call.leave()
     await trio.sleep(0.5)

@@ -92,7 +92,7 @@ async def test_segments_that_were_lost_are_fetched_and_older_ones_are_shown() ->
             assert (got.id, got.content) == (sent, CONTENT)
             await connect_all([(nodes[0], nodes[2])])
             async with channels(nodes[2:], SMALL, join_last=0) as (three,):
-                await eventually(lambda: bool(three._driver._peers))
+                await eventually(lambda: bool(three._driver.peers))
                 (shown,) = await three.older(limit=20)
                 assert (shown.id, shown.content) == (sent, CONTENT)
                 (last,) = await three.older(limit=1)
@@ -105,7 +105,7 @@ async def test_older_messages_have_what_was_said_twice_twice() -> None:
         sent = [(await one.send(CONTENT)).id for _ in range(2)]
         await connect_all([(nodes[0], nodes[1])])
         async with channels(nodes[1:], SMALL, join_last=0) as (two,):
-            await eventually(lambda: bool(two._driver._peers))
+            await eventually(lambda: bool(two._driver.peers))
             shown = await two.older(limit=40)
             assert [(m.id, m.content == CONTENT) for m in shown] == [
                 (sent[1], True),
@@ -259,8 +259,10 @@ async def test_a_full_segment_fits_beside_the_filter() -> None:
         running_nodes(1, router=flood) as nodes,
         channels(nodes, params, bind_sender=False, interop=interop) as (one,),
     ):
-        await one.send(bytes(250_000))
-        assert len(one.log) == 3
+        await one.send(bytes(1_500_000))
+        assert len(one.log) == 15
+        (shown,) = await one.history()
+        assert shown.content == bytes(1_500_000)
 
 
 @pytest.mark.parametrize("segments", [False, True])

@@ -20,7 +20,7 @@ from episub_router.sds.interop.codec import InteropCodec, WireFormat
 from episub_router.sds.interop.hashing import farm_nim, murmur_js, murmur_nim
 from episub_router.sds.protocol.message import HistoryEntry, Message, Segment
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.repair_times import (
+from episub_router.sds.protocol.responses import (
     in_response_group,
     request_delay,
     response_delay,

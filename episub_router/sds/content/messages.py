@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import MessageId, SenderId
 
 
@@ -42,6 +45,41 @@ class LogItem:
     id: MessageId
     sender: SenderId
     clock: int
+
+
+class LogView(Sequence[LogItem]):
+    """All places, oldest first. It changes as the log does; `tuple(channel.log)` is a copy.
+
+    The length and one place are O(1). Raises IndexError like a tuple.
+    """
+
+    def __init__(self, log: Callable[[], Log]) -> None:
+        self._log = log
+
+    def __len__(self) -> int:
+        return len(self._log())
+
+    @overload
+    def __getitem__(self, index: int) -> LogItem: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[LogItem, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> LogItem | tuple[LogItem, ...]:
+        log = self._log()
+        if isinstance(index, slice):
+            indices = range(*index.indices(len(log)))
+            return tuple(_item(log, log.place(i)) for i in indices)
+        return _item(log, log.place(index + len(log) if index < 0 else index))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LogView | tuple | list):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+
+def _item(log: Log, key: Key) -> LogItem:
+    entry = log.get(key[1])
+    return LogItem(key[1], entry.sender_id if entry else "", key[0])
 
 
 @dataclass(frozen=True, slots=True)

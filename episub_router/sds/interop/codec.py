@@ -49,7 +49,7 @@ class InteropCodec(Codec):
         history: int,
         *,
         segments: bool = False,
-        filter_size: int,
+        filter_size: int = 0,
     ) -> None:
         super().__init__(params)
         if params.max_message < 2 * filter_size:

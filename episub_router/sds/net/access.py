@@ -6,13 +6,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TypeVar
 
 import trio
 
 from episub_router.sds.store import MemoryStore, SqliteStore
 from episub_router.sds.store.values import Purged
+from episub_router.util.kept import one_for_each
 
 T = TypeVar("T")
 
@@ -37,8 +37,6 @@ def channel_of(key: str, topic_name: str) -> str | None:
 class StoreAccess:
     """Shared by all channels of the same store."""
 
-    _shared: ClassVar[WeakKeyDictionary[SqliteStore, StoreAccess]] = WeakKeyDictionary()
-
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.purged: dict[str, Callable[[Purged], None]] = {}
@@ -47,10 +45,6 @@ class StoreAccess:
         """When its retention is to be looked at next."""
         self._lock = trio.Lock()
         self._inline = isinstance(store, MemoryStore)
-
-    @classmethod
-    def of(cls, store: SqliteStore) -> StoreAccess:
-        return cls._shared.setdefault(store, cls(store))
 
     async def run(self, call: Callable[[], T]) -> T:
         """Run a store call. A cancelled caller waits until it's done: it is never half done."""
@@ -71,3 +65,6 @@ class StoreAccess:
                     if key in self.purged:
                         self.purged[key](purged)
             await trio.sleep_until(self.purge_at)
+
+
+access_of = one_for_each(StoreAccess)

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
-from weakref import WeakKeyDictionary
 
 import trio
 from libp2p.abc import IHost
@@ -25,6 +24,7 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store import StoreFullError
 from episub_router.sds.wire.exchange import Request, Response
+from episub_router.util.kept import one_for_each
 
 Step: TypeAlias = Callable[[Participant, float], list[Effect]]
 """Something that happens to a participant at a time."""
@@ -32,7 +32,7 @@ Accept: TypeAlias = Callable[[StoredMessage, str], ReceivedMessage | None]
 
 _AT_ONCE = 200
 """Messages of a page that are taken in in one step: a twentieth of a second (chosen)."""
-_PACES: WeakKeyDictionary[IHost, HostPace] = WeakKeyDictionary()
+_pace: Callable[[IHost], HostPace] = one_for_each(lambda host: HostPace())
 
 
 _OLDER_PAGES = 16
@@ -57,7 +57,7 @@ class Asker:
         counts: Counter[str],
     ) -> None:
         self._host = host
-        self._pace = _PACES.setdefault(host, HostPace())
+        self._pace = _pace(host)
         self._topic = topic
         self._channel_id = channel_id
         self._params = params

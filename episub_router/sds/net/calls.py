@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
-from weakref import WeakKeyDictionary
+from collections.abc import Callable, Iterable
 
 import trio
 from libp2p.abc import IHost, INetStream
@@ -15,6 +13,7 @@ from libp2p.peer.id import ID
 from libp2p.utils.varint import decode_uvarint
 
 from episub_router.sds.wire.exchange import PROTOCOL
+from episub_router.util.kept import one_for_each
 
 _READ = 65_536
 _LENGTH = 5
@@ -77,12 +76,12 @@ def _length_size(data: bytearray) -> int | None:
 MANY = TProtocol(PROTOCOL)
 LINGER = 20.0
 """Seconds for which a stream is kept for the next request, longer than between two times at which
-idle channels compare: to open a stream costs as much as ten requests (ours)."""
+idle channels compare: to open a stream costs as much as ten requests (chosen)."""
 _GRACE = 1.0
 """Seconds after a reset until what still reads there is cancelled: py-libp2p wakes no reader."""
 _RESET_TIMEOUT = 30.0
 CLOSING = 10.0
-"""Seconds for which a stream whose side here is closed waits for the other side's end (ours)."""
+"""Seconds for which a stream whose side here is closed waits for the other side's end (chosen)."""
 _ENOUGH = 1024
 
 
@@ -112,16 +111,10 @@ class Call:
 class Streams:
     """The streams of one host that are open for another request, by peer."""
 
-    _shared: ClassVar[WeakKeyDictionary[IHost, Streams]] = WeakKeyDictionary()
-
     def __init__(self) -> None:
         self._waiting: dict[ID, list[_OpenStream]] = {}
         self._starting: dict[ID, _OpenStream] = {}
         """Those that begin with joint calls in a moment, and take more of them until then."""
-
-    @classmethod
-    def of(cls, host: IHost) -> Streams:
-        return cls._shared.setdefault(host, cls())
 
     def carry(self, host: IHost, peer: ID, call: Call) -> None:
         """Let a stream to `peer` carry a call: one that is open, or a new one."""
@@ -283,3 +276,6 @@ async def quiet_close(stream: INetStream) -> None:
         except Exception:
             pass
     await quiet_reset(stream)
+
+
+streams_of: Callable[[IHost], Streams] = one_for_each(lambda host: Streams())

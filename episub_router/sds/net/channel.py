@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections import Counter
@@ -9,23 +10,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.content.contents import ContentCipher, UnreadableError
-from episub_router.sds.content.log_view import LogView
 from episub_router.sds.content.messages import (
     ChannelMessage,
     ContentUnreadable,
     Cursor,
     LogItem,
+    LogView,
     Snapshot,
 )
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.driver import ChannelDriver, ChannelEvent, unwrapped_nursery
+from episub_router.sds.net.driver import ChannelDriver, ChannelEvent, Entered, unwrapped_nursery
 from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.outbox import RateLimit
 from episub_router.sds.net.receipt import Receipt
@@ -35,6 +35,7 @@ from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store import MemoryStore, SqliteStore
 from episub_router.sds.wire.codec import MAX_ID
+from episub_router.util.errors import has_cancelled
 
 _PAGE = 100
 _MOST_OLDER = 4000
@@ -42,7 +43,7 @@ _FLUSH = 2.0
 """Seconds to publish what is waiting when a channel is closed."""
 
 
-class SdsChannel:
+class SdsChannel(Entered):
     """A channel of a topic: messages in causal order, nothing lost, nothing twice.
 
         async with SdsChannel(pubsub, "chat/room-1", store=SqliteStore("room.db")) as channel:
@@ -113,7 +114,6 @@ class SdsChannel:
             authorize=authorize,
             rate=rate_limit,
         )
-        self._running = self._run()
         self._reading = trio.Lock()
         self._in_hand: int | None = None
 
@@ -130,18 +130,6 @@ class SdsChannel:
     def sender_id(self) -> SenderId:
         return self._driver.sender_id
 
-    async def __aenter__(self) -> SdsChannel:
-        await self._running.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._running.__aexit__(kind, error, trace)
-
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
         driver = self._driver
@@ -156,7 +144,7 @@ class SdsChannel:
                     await driver.outbox.flush()
                 await self._withdraw_offer()
             except BaseException as error:
-                if _is_cancellation(error):
+                if has_cancelled(error):
                     await self._withdraw_offer()
                 raise
             finally:
@@ -191,13 +179,16 @@ class SdsChannel:
         last messages.
         """
         with trio.move_on_after(math.inf if timeout is None else timeout):
-            await self._driver.drain()
+            await self._driver.outbox.flush()
+            while len(self._driver.participant.outgoing):
+                await self._driver.change()
             return True
         return False
 
     async def send_ephemeral(self, content: bytes) -> None:
         """Send without order, log or repair (S14). Raises ValueError like `send`."""
-        await self._driver.send_ephemeral(content)
+        part, segment = await self._driver.contents.whole(content, self.sender_id)
+        await self._driver.act(lambda participant, now: participant.send_ephemeral(part, segment))
 
     def __aiter__(self) -> SdsChannel:
         return self
@@ -284,8 +275,8 @@ class SdsChannel:
         await self._driver.of_store(SqliteStore.set_consumed, position)
 
     async def events(self) -> AsyncIterator[ChannelEvent]:
-        """Acknowledgements, resends, missing, lost and found messages, syncs, conflicts, and
-        rejected bytes, from now on."""
+        """Acknowledgements, missing, lost and found messages, rejected bytes and the like, from
+        now on."""
         async with self._driver.events.watch() as events:
             async for event in events:
                 yield event
@@ -347,7 +338,8 @@ class SdsChannel:
         log, place = self._driver.participant.log, _place(before)
         if place is None and len(log):
             place = log.place(0)
-        rows = await self._driver.older(place, limit)
+        peers = [peer.to_base58() for peer in self._driver.peers]
+        rows = await self._driver.asker.older(peers, place, limit)
         return (await self._driver.contents.shown(rows))[::-1]
 
     async def give_snapshot(self, state: bytes, until: int) -> None:
@@ -357,7 +349,8 @@ class SdsChannel:
         begin. Best after `stream(hold=...)` has passed `until`, when nothing comes before it any
         more. Raises ValueError like `send`.
         """
-        await self._driver.give_snapshot(state, until)
+        digest, sealed = hashlib.sha256(state).digest(), self._driver.contents.sealed(state, "")
+        await self._driver.act(lambda p, now: p.give_snapshot(until, digest, sealed, now))
 
     async def snapshot(self, within: float = 10.0) -> Snapshot | None:
         """The newest snapshot that we gave or joined with; None where there is none.
@@ -365,10 +358,15 @@ class SdsChannel:
         With `join_snapshot`, to be called before anything is read: a newcomer waits so many seconds
         for one, and takes all messages after that.
         """
-        kept = await self._driver.snapshot(within)
-        if kept is None:
-            return None
-        return Snapshot(kept.state, kept.until, str(Cursor((kept.until + 1, ""), kept.arrival)))
+        driver = self._driver
+        with trio.move_on_after(within):
+            while driver.participant.joining:
+                await driver.change()
+        await driver.act(lambda participant, now: participant.join_without(now))
+        for kept in await driver.of_store(SqliteStore.snapshots):
+            cursor = Cursor((kept.until + 1, ""), kept.arrival)
+            return Snapshot(driver.contents.opened(kept.state, ""), kept.until, str(cursor))
+        return None
 
     async def forget(self, *, signers: int) -> int:
         """Remove all messages for which a snapshot stands that so many members have signed, and
@@ -424,13 +422,6 @@ class SdsChannel:
                 driver.tell(ContentUnreadable(message.message_id, by, str(error)))
                 continue
             await changed.wait()
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    """Whether nothing else ended a block, in which nurseries may have been."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_cancellation, error.exceptions))
-    return isinstance(error, trio.Cancelled)
 
 
 def _place(item: LogItem | ChannelMessage | None) -> Key | None:

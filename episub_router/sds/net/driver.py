@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import time
+from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Concatenate, ParamSpec, TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import trio
 from libp2p.peer.id import ID
@@ -20,16 +19,16 @@ from episub_router.sds.content.contents import ContentCipher, Contents
 from episub_router.sds.content.events import EventFeed
 from episub_router.sds.content.messages import ContentUnreadable, Damaged
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.access import StoreAccess, store_key
+from episub_router.sds.net.access import access_of, store_key
 from episub_router.sds.net.asking import Asker, Step
-from episub_router.sds.net.exchange import Authorizer, ExchangeServer
+from episub_router.sds.net.exchange import Authorizer, server_of
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.outbox import PublishQueue, RateLimit
 from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
-from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
+from episub_router.sds.protocol.entry import Restored, StoredMessage
 from episub_router.sds.protocol.message import (
     Message,
     MessageId,
@@ -83,7 +82,7 @@ class ChannelDriver:
         self.store_key = store_key(topic_name, channel_id)
         self.sender_id = sender_id
         self.params = params
-        self.access = StoreAccess.of(store)
+        self.access = access_of(store)
         self.codec = interop.codec(params, wall) if interop else Codec(params)
         self.authorize = authorize
         self.counts: Counter[str] = Counter()
@@ -98,7 +97,7 @@ class ChannelDriver:
         self._inbox: deque[rpc_pb2.Message] = deque()
         self._wake = trio.Event()
         self.outbox = PublishQueue(pubsub, topic_name, self.counts, self._published, rate)
-        self._peers: dict[ID, None] = {}
+        self.peers: dict[ID, None] = {}
         self._full = False
         """Whether the store had no room at the last commit."""
         self.events: EventFeed[ChannelEvent] = EventFeed(self.counts)
@@ -106,7 +105,7 @@ class ChannelDriver:
         self._intake = Intake(topic_name, self.codec, bind_sender=bind_sender)
         self._join_last = join_last
         self._join_snapshot = join_snapshot
-        self._asker = Asker(
+        self.asker = Asker(
             pubsub.host,
             topic_name,
             channel_id,
@@ -139,7 +138,7 @@ class ChannelDriver:
         self.pubsub.counter = max(self.pubsub.counter, time.time_ns())
         self._topic = await join(self.pubsub, self.topic_name, self)
         self.access.purged[self.store_key] = self._purged
-        ExchangeServer.of(self.pubsub.host).add(self)
+        server_of(self.pubsub.host).add(self)
         nursery.start_soon(self._work)
         nursery.start_soon(self.outbox.run)
 
@@ -169,7 +168,7 @@ class ChannelDriver:
         if saved is not None and saved.damaged:
             self.counts["damaged"] += len(saved.damaged)
             self.tell(Damaged(tuple(saved.damaged)))
-        for peer in self._peers:
+        for peer in self.peers:
             self.participant.peer_up(peer.to_base58(), now)
 
     @property
@@ -181,7 +180,7 @@ class ChannelDriver:
         """Leave the topic and wake up what waits. The nursery has been cancelled."""
         if self._topic is None:
             return
-        ExchangeServer.of(self.pubsub.host).remove(self)
+        server_of(self.pubsub.host).remove(self)
         self._changed.set()
         self.events.close()
         self.access.purged.pop(self.store_key, None)
@@ -235,12 +234,6 @@ class ChannelDriver:
         await self._carry_out(effects)
         return message_id
 
-    async def drain(self) -> None:
-        """Wait until all is published, and every message of ours acknowledged or expired."""
-        await self.outbox.flush()
-        while len(self.participant.outgoing):
-            await self.change()
-
     async def changes(self) -> trio.Event:
         """What is set when something is delivered or acknowledged. Raises ClosedResourceError where
         the channel is closed."""
@@ -252,26 +245,6 @@ class ChannelDriver:
     async def change(self) -> None:
         """Wait until something is. Raises ClosedResourceError likewise."""
         await (await self.changes()).wait()
-
-    async def send_ephemeral(self, content: bytes) -> None:
-        part, segment = await self.contents.whole(content, self.sender_id)
-        await self.act(lambda participant, now: participant.send_ephemeral(part, segment))
-
-    # Snapshots
-
-    async def give_snapshot(self, state: bytes, until: int) -> None:
-        digest, sealed = hashlib.sha256(state).digest(), self.contents.sealed(state, "")
-        await self.act(lambda p, now: p.give_snapshot(until, digest, sealed, now))
-
-    async def snapshot(self, within: float) -> fx.SnapshotKept | None:
-        """The newest one that we have, once it is known where our log begins: after so many
-        seconds without one, it begins with everything."""
-        with trio.move_on_after(within):
-            while self.participant.joining:
-                await self.change()
-        await self.act(lambda p, now: p.join_without(now))
-        kept = (await self.of_store(SqliteStore.snapshots))[:1]
-        return replace(kept[0], state=self.contents.opened(kept[0].state, "")) if kept else None
 
     # What comes in
 
@@ -367,7 +340,7 @@ class ChannelDriver:
                 case fx.Rebroadcast(message_id=message_id):
                     self.nursery.start_soon(self._republish, message_id)
                 case fx.AskIds() | fx.AskCompare() | fx.AskRange() | fx.AskSnapshot():
-                    self.nursery.start_soon(self._asker.ask, effect)
+                    self.nursery.start_soon(self.asker.ask, effect)
                 case fx.DeliverContent():
                     delivered = True
                 case fx.DeliverEphemeral(message=message):
@@ -434,28 +407,38 @@ class ChannelDriver:
 
     # Direct streams
 
-    async def older(self, before: Key | None, limit: int) -> list[StoredMessage]:
-        """What peers have before a place, ascending. Raises ExchangeError."""
-        peers = [peer.to_base58() for peer in self._peers]
-        return await self._asker.older(peers, before, limit)
-
     def peers_changed(self, present: Collection[ID]) -> None:
         """These are the peers that can be asked now."""
         now = self._now()
-        for peer in self._peers:
+        for peer in self.peers:
             if peer not in present:
                 self.participant.peer_down(peer.to_base58(), now)
         for peer in present:
-            if peer not in self._peers:
+            if peer not in self.peers:
                 self.participant.peer_up(peer.to_base58(), now)
-        self._peers = dict.fromkeys(present)
+        self.peers = dict.fromkeys(present)
         self._wake.set()
 
     def _now(self) -> float:
         now = trio.current_time()
         self.participant.clock.wall_offset = time.time() - now
-        self.participant.sync.channels = ExchangeServer.of(self.pubsub.host).channels
+        self.participant.sync.channels = server_of(self.pubsub.host).channels
         return now
+
+
+class Entered:
+    """What runs while its block does."""
+
+    @abstractmethod
+    def _run(self) -> AbstractAsyncContextManager[None]: ...
+
+    async def __aenter__(self) -> Self:
+        self._running = self._run()
+        await self._running.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._running.__aexit__(*error)
 
 
 @asynccontextmanager

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Protocol, TypeAlias
 
 import trio
 from libp2p.abc import IHost, INetStream
@@ -19,9 +18,9 @@ from episub_router.sds.net.calls import (
     MANY,
     Call,
     IncomingFrames,
-    Streams,
     quiet_close,
     quiet_reset,
+    streams_of,
 )
 from episub_router.sds.net.limiter import RequestLimiter, take_one
 from episub_router.sds.protocol.effects import Ask, AskCompare, AskIds, AskRange, AskSnapshot
@@ -42,14 +41,15 @@ from episub_router.sds.wire.exchange import (
     encode_request,
     encode_response,
 )
+from episub_router.util.kept import one_for_each
 
 _SERVE_TIMEOUT = 20.0
 _TOGETHER = 65_536
-"""Bytes of answers that are sent together, where several requests came together (ours)."""
+"""Bytes of answers that are sent together, where several requests came together (chosen)."""
 IDLE = 60.0
-"""Seconds without a request after which the side that answers ends a stream (ours)."""
+"""Seconds without a request after which the side that answers ends a stream (chosen)."""
 MOST_STREAMS = 64
-"""Streams of a peer that may wait for a further request: four times what we open (ours)."""
+"""Streams of a peer that may wait for a further request: four times what we open (chosen)."""
 
 
 class ExchangeError(Exception):
@@ -82,22 +82,13 @@ class Served(Protocol):
 class ExchangeServer:
     """Answers for all channels of a host. Requests beyond a peer's rate are refused."""
 
-    _shared: ClassVar[WeakKeyDictionary[IHost, ExchangeServer]] = WeakKeyDictionary()
-
-    def __init__(self) -> None:
+    def __init__(self, host: IHost) -> None:
+        host.set_stream_handler(MANY, self._handle)
         self._channels: dict[tuple[str, str], Served] = {}
         self._limiter = RequestLimiter()
         self.open_streams: Counter[ID] = Counter()
         """By peer, those that are open."""
         self.counts: Counter[str] = Counter()
-
-    @classmethod
-    def of(cls, host: IHost) -> ExchangeServer:
-        server = cls._shared.get(host)
-        if server is None:
-            server = cls._shared[host] = cls()
-            host.set_stream_handler(MANY, server._handle)
-        return server
 
     @property
     def channels(self) -> int:
@@ -204,6 +195,9 @@ class ExchangeServer:
         return await _look_up(channel, request.ask)
 
 
+server_of = one_for_each(ExchangeServer)
+
+
 async def _look_up(channel: Served, ask: Ask) -> Response:
     store, key, participant = channel.access.store, channel.store_key, channel.participant
     if isinstance(ask, AskCompare):
@@ -263,7 +257,7 @@ async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_siz
     """Ask `peer`, waiting at most `within` s. Raises ExchangeError."""
     joint = isinstance(request.ask, AskCompare)
     call = Call(encode_varint_prefixed(encode_request(request)), max_size, joint=joint)
-    Streams.of(host).carry(host, peer, call)
+    streams_of(host).carry(host, peer, call)
     try:
         with trio.fail_after(within):
             await call.done.wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from types import TracebackType
 
 import trio
 from libp2p.abc import IHost
@@ -14,8 +13,8 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.access import StoreAccess, channel_of
-from episub_router.sds.net.driver import ChannelDriver, unwrapped_nursery, wall
+from episub_router.sds.net.access import access_of, channel_of
+from episub_router.sds.net.driver import ChannelDriver, Entered, unwrapped_nursery, wall
 from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.topic import SharedTopic, join
@@ -28,7 +27,7 @@ from episub_router.sds.wire import Codec
 _MAX_CHANNELS = 1000
 
 
-class StoreNode:
+class StoreNode(Entered):
     """Takes part in every channel that it hears of, says nothing, keeps and serves everything.
 
     What it misses it asks others for, like any participant. The store's `retention` says what
@@ -66,7 +65,6 @@ class StoreNode:
         self._drivers: dict[tuple[str, str], ChannelDriver] = {}
         self._opened: Shares[str] = Shares(max_channels)
         """How many channels each sender's messages have opened."""
-        self._running = self._run()
         self.counts: Counter[str] = Counter()
 
     @property
@@ -82,18 +80,6 @@ class StoreNode:
             for name, driver in self._drivers.items()
             if driver.running
         }
-
-    async def __aenter__(self) -> StoreNode:
-        await self._running.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._running.__aexit__(kind, error, trace)
 
     @asynccontextmanager
     async def _run(self) -> AsyncIterator[None]:
@@ -111,7 +97,7 @@ class StoreNode:
                         if oldest and channel_id is not None and not known:
                             self._opened.add(oldest[0].sender_id)
                             await self._open(topic, channel_id).start(self._nursery)
-                self._nursery.start_soon(StoreAccess.of(self._store).purge_regularly, self.counts)
+                self._nursery.start_soon(access_of(self._store).purge_regularly, self.counts)
                 yield
             finally:
                 self._nursery.cancel_scope.cancel()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import NamedTuple
 
 import trio
 from libp2p.peer.id import ID
@@ -16,19 +15,20 @@ from episub_router.publishing import PublishGate
 from episub_router.sds.net.intake import proof_of, sign
 from episub_router.sds.protocol.effects import Purpose
 from episub_router.sds.protocol.message import MessageId
+from episub_router.util.kept import one_for_each
 
 _LIMIT = 1024
 """Messages that may wait to be published; further ones are dropped, and resent later."""
 
 _QUEUED = 16
-"""Messages in a peer's queue beyond which the next one waits: half of py-libp2p's (ours)."""
+"""Messages in a peer's queue beyond which the next one waits: half of py-libp2p's (chosen)."""
 _LOOK_AGAIN = 0.005
 """Seconds between two looks at a peer without room; longer where the event loop is busy."""
 _PATIENCE = 200
-"""Looks for which such a peer is waited for, at most, and all of them together: a second (ours)."""
+"""Looks for which such a peer is waited for, at most, together too: a second (chosen)."""
 _REGAINED = 4
 """Looks that come back with each message, to a peer only where it finds room: so slow peers delay
-messages by 20 ms on average, and one that stands still not at all (ours)."""
+messages by 20 ms on average, and one that stands still not at all (chosen)."""
 _NEAR = 0.9
 """Share of a rate limit from which on ephemeral messages are dropped (LIP-173)."""
 _PEERS = 4096
@@ -43,16 +43,10 @@ class Turns:
     backpressure of its own is left to it.
     """
 
-    _shared: ClassVar[WeakKeyDictionary[Pubsub, Turns]] = WeakKeyDictionary()
-
     def __init__(self) -> None:
         self.lock = trio.Lock()
         self._looks = _PATIENCE
         self._patience: dict[ID, int] = {}
-
-    @classmethod
-    def of(cls, pubsub: Pubsub) -> Turns:
-        return cls._shared.setdefault(pubsub, cls())
 
     async def room(self, pubsub: Pubsub, topic: str) -> None:
         """Wait until the peers of a topic take another message."""
@@ -75,6 +69,9 @@ class Turns:
     def _is_full(self, pubsub: Pubsub, peer: ID) -> bool:
         queue = pubsub.peer_queues.get(peer)
         return queue is not None and not queue.closed and len(queue) >= _QUEUED
+
+
+_turns: Callable[[Pubsub], Turns] = one_for_each(lambda pubsub: Turns())
 
 
 class RateLimit(NamedTuple):
@@ -112,7 +109,7 @@ class PublishQueue:
         self._empty = trio.Event()
         self._empty.set()
         self._signed: dict[bytes, rpc_pb2.Message] = {}
-        self._turns = Turns.of(pubsub)
+        self._turns = _turns(pubsub)
 
     def prove(self, raw: bytes) -> bytes:
         """Sign a message of ours before anybody sees it; the proof to keep with it."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, cast
-from weakref import WeakKeyDictionary
 
 import trio
 from libp2p.abc import ISubscriptionAPI
@@ -17,6 +16,7 @@ from libp2p.pubsub.subscription import TrioSubscriptionAPI
 
 from episub_router.pubsub import Subscription
 from episub_router.sds.wire import peek_channel
+from episub_router.util.kept import one_for_each
 
 _WATCH_INTERVAL = 1.0
 _BUFFER = 1024
@@ -108,7 +108,7 @@ class OpenTopics:
         self._watching = False
 
 
-_TOPICS: WeakKeyDictionary[Pubsub, OpenTopics] = WeakKeyDictionary()
+topics_of: Callable[[Pubsub], OpenTopics] = one_for_each(lambda pubsub: OpenTopics())
 
 
 async def join(pubsub: Pubsub, name: str, user: TopicUser) -> SharedTopic:
@@ -117,7 +117,7 @@ async def join(pubsub: Pubsub, name: str, user: TopicUser) -> SharedTopic:
     Raises ValueError where the channel is open already, or someone else reads the topic:
     py-libp2p gives every subscriber of one topic the same queue, so each would get a part.
     """
-    topics = _TOPICS.setdefault(pubsub, OpenTopics())
+    topics = topics_of(pubsub)
     async with topics.joining:
         topic = topics.open.get(name)
         if topic is None:

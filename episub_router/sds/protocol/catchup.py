@@ -46,17 +46,17 @@ _SLOWEST = 10.0
 _TURNS = 4
 """Turns after which a peer is left for another whatever it brings: it may bring its own."""
 _PATIENCE = 6
-"""How much longer than a request may take a job waits for it: it may have to queue (ours)."""
+"""How much longer than a request may take a job waits for it: it may have to queue (chosen)."""
 _IDLE_FACTOR = 8
 """How much rarer comparisons get while logs turn out equal."""
 _SHORTEST, _LONGEST = 0.75, 1.25
-"""Shares of the interval after which the next comparison comes (ours)."""
+"""Shares of the interval after which the next comparison comes (chosen)."""
 _STEPS = 30
 """Times in an interval at which comparisons are due: those of a host's channels with one peer go
-together then (ours)."""
+together then (chosen)."""
 _FIRST_PAGE = 500
 _LEAST_PAGE = 10
-"""Messages of a page: as many as the link brings in a part of `pull_timeout` (ours)."""
+"""Messages of a page: as many as the link brings in a part of `pull_timeout` (chosen)."""
 _IDS_PAGE = 1000
 """Ids of a page, of which each is then missing: there is room for twice as many of one peer."""
 

@@ -55,7 +55,7 @@ class LamportClock:
     def ahead(self, lamport: int, wall: int) -> bool:
         """Whether a clock is further ahead of our time of day than is taken for itself.
 
-        One that follows a message that was taken is taken too: see `Reception`.
+        One that follows a message that was taken is taken too.
         """
         return lamport > wall + self._max_lead
 

@@ -135,12 +135,12 @@ class CausalDelivery:
             return []
         least = params.log_limit - params.log_limit // _EVICTIONS
         gone = [log.evict() for _ in range(len(log) - least)]
-        senders = dict.fromkeys(e.sender_id for _, e in gone if e.sender_id in log.departed)
+        senders = dict.fromkeys(["", *(entry.sender_id for _, entry in gone)])
         return [
             fx.Evicted(
                 tuple((entry.lamport, message_id) for message_id, entry in gone),
                 log.floor,
-                {sender: log.departed[sender] for sender in senders},
+                {sender: log.departed[sender] for sender in senders if sender in log.departed},
                 self.position - params.unread_limit - params.log_limit,
             )
         ]

@@ -100,7 +100,8 @@ class Evicted(Change):
     """These messages have left the log, whose floor is now `floor`.
 
     They stay where the application hasn't had them yet, if their position is above `unread_after`.
-    `departed`: the highest clock of a sender's messages that have left, as far as it is kept.
+    `departed`: the highest clock of a sender's messages that have left, as far as it is kept; of
+    senders that are forgotten under "".
     """
 
     places: tuple[Key, ...]
@@ -242,14 +243,6 @@ class Acknowledged(Notice):
 
 
 @dataclass(frozen=True, slots=True)
-class Resent(Notice):
-    """Our message was published again, for the `attempt`-th time."""
-
-    message_id: MessageId
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
 class Expired(Notice):
     """Our message is not resent any more. It stays in the log and can still be asked for."""
 
@@ -277,13 +270,6 @@ class Found(Notice):
 
     message_id: MessageId
     after: float
-
-
-@dataclass(frozen=True, slots=True)
-class SyncHeard(Notice):
-    """A sync message came from `by` (S13)."""
-
-    by: SenderId
 
 
 @dataclass(frozen=True, slots=True)

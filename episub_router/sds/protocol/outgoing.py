@@ -15,7 +15,6 @@ from episub_router.sds.protocol.effects import (
     Effect,
     Expired,
     Purpose,
-    Resent,
     Settled,
 )
 from episub_router.sds.protocol.group import MEMBERS
@@ -178,7 +177,6 @@ class Outgoing:
                 own.attempts += 1
                 self._timers.set(message_id, now + self._period(own.attempts))
                 effects.append(BroadcastBytes(message_id, own.raw, Purpose.RESEND))
-                effects.append(Resent(message_id, own.attempts))
         return effects
 
     def _track(self, own: Own, *, buffered: bool = True) -> None:

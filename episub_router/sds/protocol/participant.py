@@ -264,7 +264,6 @@ class Participant:
         if kind is Kind.CONTENT:
             self._receive_content(received, history, now, effects)
         elif current:
-            effects.append(fx.SyncHeard(sender))
             # A sync message is no message to wait for: what it names is looked for at once.
             self._want_unknown(message, received.source, now, effects)
         if current:

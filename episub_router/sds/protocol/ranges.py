@@ -16,9 +16,9 @@ from episub_router.sds.protocol.log import Log
 
 SALT_SIZE = 16
 FANOUT = 16
-"""Parts of a range that differs: four round trips for 65,536 messages (ours)."""
+"""Parts of a range that differs: four round trips for 65,536 messages (chosen)."""
 LEAF = 16
-"""Messages up to which a range is answered by their places (ours)."""
+"""Messages up to which a range is answered by their places (chosen)."""
 MAX_RANGES = 64
 """Ranges of one request; an answer has at most FANOUT parts or LEAF places for each."""
 

@@ -1,13 +1,18 @@
-"""Answering the group's repair requests after a back-off, unless someone else does (SDS-R)."""
+"""Answering the group's repair requests after a back-off, unless someone else does (SDS-R).
+
+The hashes say when to ask, when to answer, and whether to, byte-compatible with js; their times are
+offsets in milliseconds.
+"""
 
 from __future__ import annotations
+
+import hashlib
 
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol.effects import Discarded, DiscardReason, Effect, Rebroadcast
 from episub_router.sds.protocol.group import MEMBERS
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.repair_times import in_response_group, response_delay
 from episub_router.sds.protocol.shares import Shares
 from episub_router.util.bounded import put_last
 from episub_router.util.params import Rate
@@ -94,3 +99,31 @@ class Responses:
     def _cancel(self, message_id: MessageId) -> None:
         self._timers.cancel(message_id)
         self._held.remove(self._for.pop(message_id))
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def request_delay(me: SenderId, message_id: MessageId, low: int, high: int) -> int:
+    """T_req: how long to wait before asking the group for a missing message."""
+    return _hash(me + message_id) % (high - low) + low
+
+
+def response_delay(me: SenderId, author: SenderId, message_id: MessageId, high: int) -> int:
+    """T_resp: how long to wait before answering; its author answers at once."""
+    if me == author:
+        return 0
+    return ((_hash(me) ^ _hash(author)) * _hash(message_id)) % high
+
+
+def in_response_group(me: SenderId, author: SenderId, message_id: MessageId, groups: int) -> bool:
+    """Whether we are among the members that answer for this message."""
+    if me == author:
+        return True
+    return _hash(me + message_id) % groups == _hash(author + message_id) % groups
+
+
+def confirming_rank(me: SenderId, message_id: MessageId, members: int) -> float:
+    """How many of the others, on average, confirm this message before we do (chosen)."""
+    return _hash(me + message_id) / 2**64 * max(1, members - 1)

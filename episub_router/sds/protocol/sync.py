@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from episub_router.protocol.types import NEVER, Time
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.protocol.repair_times import confirming_rank
+from episub_router.sds.protocol.responses import confirming_rank
 from episub_router.util.timers import TimerMap
 
 _MAX_NAMED = 1024

@@ -15,7 +15,7 @@ from episub_router.sds.protocol.group import ROUNDING, Group
 from episub_router.sds.protocol.message import HistoryEntry, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.peers import PULL_RETRY, StreamPeers
-from episub_router.sds.protocol.repair_times import request_delay
+from episub_router.sds.protocol.responses import request_delay
 from episub_router.sds.protocol.shares import Shares
 from episub_router.util.timers import TimerMap
 
@@ -31,10 +31,10 @@ _MAX_SOURCES = 3
 _REST = 1.0
 _LONGEST_REST = 60.0
 """Seconds after which it is looked again whether pages bring a missing message, and for which a
-message that they may bring is not asked for by id (ours)."""
+message that they may bring is not asked for by id (chosen)."""
 _ON_ITS_WAY = 10.0
-"""Seconds for which a new message may be on its way: the group is asked for it in that time (ours).
-Else one liar among a few peers would say that it purged what none of them has yet."""
+"""Seconds for which a new message may be on its way: the group is asked for it then
+(chosen). Else one liar among a few peers would say that it purged what none of them has yet."""
 _AGAIN = 0.25
 """Share of the time that a message has been missing, after which the group is asked again (chosen).
 So it is asked some twenty times in ten minutes, by all members together. With half, of ten members
@@ -281,7 +281,9 @@ class Wants:
         """When peers are asked again: ever more rarely, and for many ids at one time, as those of
         one step get the same `share` of the pause."""
         longest = max(self._params.pull_timeout, (now - want.since) * _AGAIN)
-        pause = float(min(PULL_RETRY * 2**want.pulls, longest, self._params.heads_interval))
+        pause = float(
+            min(PULL_RETRY * 2 ** min(want.pulls, 10), longest, self._params.heads_interval)
+        )
         return math.ceil((now + pause * share) / PULL_RETRY) * PULL_RETRY
 
     def _rearm(self, want: Want, now: Time) -> float:

@@ -208,8 +208,6 @@ class SqliteStore:
                     )
                 if kinds & {fx.ClockSet, fx.JoinedAt, fx.Evicted}:
                     _sum_channel(db, channel_id)
-                if fx.Evicted in kinds:
-                    _trim_departed(db, channel_id)
                 if fx.Tombstone in kinds:
                     _trim(db, channel_id, "lost", TOMBSTONES)
                 if fx.AckStored in kinds:
@@ -589,6 +587,8 @@ class SqliteStore:
         ).rowcount
         for sender, clock in change.departed.items():
             _departed(db, channel, sender, clock - SIGN)
+        if "" in change.departed:
+            _trim_departed(db, channel)
         if change.floor is not None:
             self._raise_place(db, channel, "floor", change.floor)
         self._raise_place(db, channel, "gone", max(change.places))
