@@ -149,8 +149,9 @@ async def open(
         handle = TopicHandle(topic, pubsub, subscription)
         try:
             yield handle
-            if handle.neighbors:
-                await frames_arrive(pubsub.host, handle.router, handle.neighbors)
         finally:
+            neighbors = handle.neighbors
             with trio.CancelScope(deadline=trio.current_time() + FAREWELL, shield=True):
                 await subscription.unsubscribe()
+                # The messages before, and the goodbye.
+                await frames_arrive(pubsub.host, handle.router, neighbors)

@@ -16,6 +16,7 @@ from episub_router.net.outbound import FLUSH_INTERVAL
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import RemotePeer
 from episub_router.publishing import BacklogFull, PublishTimeout
+from episub_router.util.keyed_locks import KeyedLocks
 from episub_router.util.params import Rate
 from episub_router.util.token_buckets import TokenBuckets
 
@@ -47,7 +48,7 @@ _HELD_UP = 1.0
 
 
 class PublishRoom:
-    """Admits messages of this node, in the order in which it was asked.
+    """Admits messages of this node, of each topic in the order in which it was asked.
 
     A message is admitted when none of those that it will be pushed to has too much waiting. One
     that takes nothing for `RouterParams.stall_timeout` doesn't count any more, nor does one for
@@ -66,7 +67,8 @@ class PublishRoom:
         self._may_cut = may_cut
         self._ask = query
         self._sources: list[Callable[[str], Iterable[RemotePeer]]] = []
-        self._turn = trio.Lock()
+        self._turns: KeyedLocks[tuple[str, ...]] = KeyedLocks()
+        """Held by the first that waits for room in these topics."""
         # Time grows back while it is spent.
         at_once = int(_MILLISECONDS * params.stall_timeout * (1 - _WAIT_SHARE))
         allowed = Rate(_MILLISECONDS * _WAIT_SHARE, at_once)
@@ -92,7 +94,7 @@ class PublishRoom:
         `timeout` is in seconds, None for `publish_timeout`, and 0 to raise BacklogFull at once.
         Raises PublishTimeout.
         """
-        if self._turn.locked() or self._blocking(topics, size):
+        if tuple(topics) in self._turns or self._blocking(topics, size):
             self._query(topics, size, late=True)
             if timeout is not None and timeout <= 0:
                 raise BacklogFull(f"no room to publish: {self._fullest(topics)}")
@@ -109,7 +111,7 @@ class PublishRoom:
     async def _wait(self, topics: Sequence[str], size: int, seconds: float) -> None:
         log_at = trio.current_time() + _HELD_UP
         with trio.move_on_after(seconds) as scope:
-            async with self._turn:
+            async with self._turns.held(tuple(topics)):
                 # Pubsub's queues can't be awaited.
                 while blocking := self._blocking(topics, size):
                     self._query(topics, size, late=True)

@@ -10,9 +10,9 @@ import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
+from hashlib import blake2b
 from typing import Any, cast
 
-import trio
 from google.protobuf.message import DecodeError
 from libp2p.abc import IHost, INetStream, IPubsubRouter
 from libp2p.exceptions import ParseError, ValidationError
@@ -32,7 +32,6 @@ from episub_router.pubsub.params import PubsubParams
 from episub_router.pubsub.policy import SignaturePolicy, pubsub_options
 from episub_router.pubsub.subscription import Subscription
 from episub_router.pubsub.traffic import TrafficCount
-from episub_router.pubsub.turns import CopyTurns
 from episub_router.pubsub.validation_queue import ValidationQueue
 from episub_router.pubsub.validators import Costs, Validators
 from episub_router.pubsub.writing import is_broken, write_all
@@ -43,6 +42,7 @@ from episub_router.trace.tracer import Tracer
 from episub_router.util.bounded import put_last
 from episub_router.util.checks import check_type
 from episub_router.util.connections import is_connected
+from episub_router.util.keyed_locks import KeyedLocks
 from episub_router.util.trio_only import check_not_asyncio
 from episub_router.wire import check_topics
 
@@ -92,12 +92,14 @@ class ResilientPubsub(BackpressurePubsub):
         self.lagging: Counter[str] = Counter()
         self._inbound: dict[ID, FrameReader] = {}
         """Of each peer the newest stream."""
-        self._turns = CopyTurns()
+        self._copies: KeyedLocks[bytes] = KeyedLocks()
+        """Held while a copy of a message is validated, by its content: a forged one, which a slow
+        validator is busy with, doesn't delay the true one."""
         self._greeted: set[ID] = set()  # peers that opened such a stream since they connected
         self._resuming: set[ID] = set()  # peers that kept their subscriptions over a lost stream
         self._left: dict[str, None] = {}
         """Topics that were subscribed before; the oldest is forgotten first."""
-        self._opening: dict[ID, trio.Lock] = {}
+        self._opening: KeyedLocks[ID] = KeyedLocks()
         """Held while a stream to a peer is opened."""
         at_once = options.setdefault("max_concurrent_validator_count", _VALIDATIONS_AT_ONCE)
         costs = Costs(self.params)
@@ -263,7 +265,8 @@ class ResilientPubsub(BackpressurePubsub):
     async def _push_once(self, msg_forwarder: ID, msg: Message) -> None:
         try:
             if any(validator.is_async for validator in self.get_msg_validators(msg)):
-                async with self._turns.turn(msg):
+                content = msg.SerializeToString(deterministic=True)
+                async with self._copies.held(blake2b(content, digest_size=32).digest()):
                     await super().push_msg(msg_forwarder, msg)
             else:
                 await super().push_msg(msg_forwarder, msg)
@@ -389,13 +392,8 @@ class ResilientPubsub(BackpressurePubsub):
     async def open_peer_stream(self, peer_id: ID) -> None:
         """As in `Pubsub`, but one after the other: two hosts that dial each other at once have two
         connections, and what was queued for the first of two streams would be lost."""
-        opening = self._opening.setdefault(peer_id, trio.Lock())
-        try:
-            async with opening:
-                await self._open_peer_stream(peer_id)
-        finally:
-            if not opening.locked():
-                self._opening.pop(peer_id, None)
+        async with self._opening.held(peer_id):
+            await self._open_peer_stream(peer_id)
 
     async def _open_peer_stream(self, peer_id: ID) -> None:
         if is_broken(self.peers.get(peer_id)):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import trio
 from libp2p.pubsub.pb.rpc_pb2 import Message
 
 import episub_router
-from episub_router import EpisubRouter, Joined, Lagged, NodeStopped, TopicHandle
+from episub_router import (
+    EpisubRouter,
+    Joined,
+    Lagged,
+    NeighborDown,
+    NodeStopped,
+    TopicHandle,
+)
 from episub_router.host import EpisubHost, running
+from episub_router.protocol.effects import DownReason
 from tests.hosts import PATIENCE, free_port
 
 pytestmark = pytest.mark.hosts
@@ -55,6 +65,22 @@ async def test_what_is_published_last_arrives() -> None:
             for number in range(50):
                 await two.publish(bytes([number]))
         assert [await data_of(one) for _ in range(50)] == [bytes([n]) for n in range(50)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_neighbours_are_told_of_a_node_that_leaves(fails: bool) -> None:
+    """Without a goodbye they would dial it again and again."""
+    async with episub_router.open("news") as one:
+        events = one.events()
+        with suppress(KeyError):
+            async with episub_router.open("news", bootstrap=one.addresses) as two:
+                await two.joined(PATIENCE)
+                await one.joined(PATIENCE)
+                if fails:
+                    raise KeyError
+        with trio.fail_after(PATIENCE):
+            down = await anext(event async for event in events if isinstance(event, NeighborDown))
+        assert down.reason is DownReason.LEFT
 
 
 async def test_a_port_for_metrics_that_is_taken() -> None:

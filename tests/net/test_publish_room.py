@@ -7,7 +7,7 @@ import trio
 from libp2p.peer.id import ID
 from trio.testing import MockClock
 
-from episub_router import RouterParams
+from episub_router import BacklogFull, RouterParams
 from episub_router.net.backlog import Backlog
 from episub_router.net.peers import RemotePeer
 from episub_router.net.publish_room import PublishRoom
@@ -69,3 +69,24 @@ async def test_receivers_that_are_all_slow_are_waited_for(autojump_clock: MockCl
         nursery.cancel_scope.cancel()
     assert slow.send_window.behind <= slow.send_window.size
     assert sum(waits) > 1
+
+
+async def test_a_topic_without_room_holds_up_no_other(autojump_clock: MockClock) -> None:
+    room = PublishRoom(RouterParams(), lambda *_: False, lambda *_: True)
+    full, idle = receiver(b"full"), receiver(b"idle")
+    full.send_window.note_sent(2**30)
+    room.add_receivers(lambda topic: [full] if topic == "full" else [idle])
+
+    async def publish() -> None:
+        async with room.reserve(["full"], MESSAGE, None):
+            pass
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publish)
+        await trio.sleep(1)
+        async with room.reserve(["other"], MESSAGE, 0):
+            pass
+        with pytest.raises(BacklogFull):
+            async with room.reserve(["full"], MESSAGE, 0):
+                pass
+        nursery.cancel_scope.cancel()

@@ -293,5 +293,5 @@ async def test_nothing_is_kept_of_validations_that_ended() -> None:
         msg = signed(nodes[0], 1, b"data")
         await delivered_of_copies(ResilientPubsub, Gate(), [(0, msg), (0, msg)], nodes)
         assert isinstance(nodes[1].pubsub, ResilientPubsub)
-        assert not nodes[1].pubsub._turns._locks
+        assert not nodes[1].pubsub._copies._locks
         assert nodes[1].pubsub.validating == 0

@@ -115,7 +115,9 @@ class Dialer(PeerListener):
         self, peer: RemotePeer, writable: trio.Event, for_others: bool
     ) -> Reason:
         """Return when `writable` is set, or why it isn't."""
+        seconds = _HELD
         if not self._peers.is_connected(peer.id):
+            seconds = STREAM_TIMEOUT
             if self._under_way > _MAX_REQUESTS:
                 return Reason.DIALS_FULL
             if peer.dial_not_before > trio.current_time():
@@ -131,7 +133,8 @@ class Dialer(PeerListener):
             if reason is not None:
                 peer.note_failed_dial(trio.current_time())
                 return reason
-        await self._wait_for_stream(peer.id, writable, STREAM_TIMEOUT)
+        # Pubsub opens one for a new connection. Of an older one it may have given up to.
+        await self._wait_for_stream(peer.id, writable, seconds)
         if self._may_speak_episub(peer.id) and not writable.is_set():
             # A peer that had no pubsub yet when the connection came up is never registered by
             # itself.
@@ -178,8 +181,11 @@ class Dialer(PeerListener):
                 return Reason.DIAL_UNAFFORDABLE
         self._counters.add(Reason.DIALS)
         peer.dialled_until = trio.current_time() + STREAM_TIMEOUT + self._params.dial_timeout
-        for address in addresses:
-            seconds = self._params.dial_timeout / len(addresses)
+        deadline = trio.current_time() + self._params.dial_timeout
+        for tried, address in enumerate(addresses):
+            # What one leaves of its part, the next ones have.
+            left = max(deadline - trio.current_time(), self._params.dial_timeout / len(addresses))
+            seconds = left / (len(addresses) - tried)
             await self._try(peer, address, seconds, once=informant is not None)
             if self._peers.is_connected(peer.id):
                 break

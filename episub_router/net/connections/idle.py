@@ -8,7 +8,7 @@ another topic has protected it. What else the application or the remote side ope
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Any
 
 import trio
@@ -18,6 +18,7 @@ from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.peer.id import ID
 from libp2p.rcmgr import Direction
 
+from episub_router.net.connections.closing import close_within, write_whole
 from episub_router.net.connections.moved import MovedPeers
 from episub_router.net.connections.silence import notice_silence
 from episub_router.net.counters import Counters, Reason
@@ -75,13 +76,9 @@ class IdleConnections:
         )
 
     async def _close(self, peer: RemotePeer) -> None:
-        # It may go down by itself meanwhile, which is what is wanted.
-        with suppress(Exception), trio.move_on_after(_CLOSE_TIMEOUT):
-            await self._host.disconnect(peer.id)
-            self._counters.add(Reason.CONNECTIONS_CLOSED)
-        if self._peers.is_connected(peer.id) and not self._peers.is_banned(peer):
-            # On a busy host the time may be too short: once more after a while.
-            self._peers.note_dialled(peer)
+        for connection in list(self._host.get_network().get_connections(peer.id)):
+            await close_within(connection, _CLOSE_TIMEOUT)
+        self._counters.add(Reason.CONNECTIONS_CLOSED)
 
 
 class ConnectionNotifee(INotifee):
@@ -103,15 +100,23 @@ class ConnectionNotifee(INotifee):
     async def connected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("connected"):
             probed = notice_silence(conn.muxed_conn, self._silence_timeout)
-            outbound = isinstance(conn, SwarmConn) and conn.direction is Direction.OUTBOUND
+            write_whole(conn.muxed_conn, self._silence_timeout)
+            outbound = _is(conn, Direction.OUTBOUND)
             self._peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
             await self._moved.connected(network, conn)
 
     async def disconnected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("disconnected"):
             self._peers.connection_closed(conn.muxed_conn.peer_id)
+            # libp2p 0.8.1 counts an inbound connection against its limit until the host stops.
+            if _is(conn, Direction.INBOUND) and hasattr(network, "_inbound_limiter"):
+                network._inbound_limiter.total_tokens += 1
 
     async def _ignored(self, *_: Any, **__: Any) -> None:
         pass
 
     opened_stream = closed_stream = listen = listen_close = _ignored
+
+
+def _is(connection: INetConn, direction: Direction) -> bool:
+    return isinstance(connection, SwarmConn) and connection.direction is direction

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import trio
 from libp2p.abc import IHost, INetConn, INetwork
 
+from episub_router.net.connections.closing import close_within
 from episub_router.net.connections.silence import socket_below
 
 logger = logging.getLogger(__name__)
@@ -77,8 +78,7 @@ class MovedPeers:
 
 async def _close(connection: INetConn, why: str) -> None:
     logger.info("closing a connection to %s: %s", str(connection.muxed_conn.peer_id)[-8:], why)
-    with suppress(Exception), trio.move_on_after(_CLOSE_TIMEOUT):
-        await connection.close()
+    await close_within(connection, _CLOSE_TIMEOUT)
 
 
 def _ends(connection: INetConn) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -1,0 +1,50 @@
+"""Connections that are closed within a time, and messages over them that are written whole."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import trio
+from libp2p.abc import IMuxedConn, INetConn
+from libp2p.io.exceptions import IOException
+
+from episub_router.net.connections.silence import socket_below
+
+
+async def close_within(connection: INetConn, seconds: float) -> None:
+    """Close `connection`, and its socket if that takes longer: py-libp2p keeps a connection for
+    ever whose closing was cancelled."""
+    found = socket_below(connection.muxed_conn)
+
+    async def cut() -> None:
+        await trio.sleep(seconds)
+        if found is not None:
+            found.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cut)
+        with suppress(Exception):  # It may go down by itself meanwhile, which is what is wanted.
+            await connection.close()
+        nursery.cancel_scope.cancel()
+
+
+def write_whole(connection: IMuxedConn, seconds: float) -> None:
+    """Have a write that has begun go on when its task is cancelled, for `seconds` at most: after a
+    part of a Noise message, or one that was counted and not sent, the other end can't decrypt
+    anything."""
+    secured: Any = getattr(connection, "secured_conn", None)
+    if secured is None:
+        return  # QUIC
+    write = secured.write
+
+    async def whole(data: bytes) -> None:
+        with trio.move_on_after(seconds) as scope:
+            scope.shield = True
+            await write(data)
+        if scope.cancelled_caught:
+            if (found := socket_below(connection)) is not None:
+                found.close()
+            raise IOException(f"the peer has taken nothing for {seconds:g} s")
+
+    secured.write = whole

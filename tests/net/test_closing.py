@@ -1,0 +1,67 @@
+"""Connections that end: within a time, whole, and with their slot given back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from libp2p.io.exceptions import IOException
+from libp2p.network.connection.swarm_connection import SwarmConn
+
+from episub_router import EpisubRouter, ResilientPubsub
+from episub_router.net.connections.closing import close_within
+from episub_router.net.connections.silence import socket_below
+from episub_router.net.ping import measure_rtt
+from tests.hosts import Node, connect, eventually, running_nodes
+
+pytestmark = pytest.mark.hosts
+
+
+def connections(node: Node, other: Node) -> list[SwarmConn]:
+    found = node.host.get_network().get_connections(other.id)
+    return [connection for connection in found if isinstance(connection, SwarmConn)]
+
+
+async def test_a_connection_whose_other_end_takes_nothing_is_closed() -> None:
+    """A close that is cancelled leaves it with the swarm: it counts, and isn't dialled again."""
+    async with running_nodes(2, router=EpisubRouter, pubsub_class=ResilientPubsub) as (a, b):
+        await connect(a, b)
+        (connection,) = connections(a, b)
+        muxed: Any = connection.muxed_conn
+        socket = socket_below(muxed)
+        assert socket is not None
+
+        async def blocks(data: bytes) -> None:
+            await eventually(lambda: socket.fileno() == -1)
+            raise IOException("closed")
+
+        muxed.secured_conn.write = blocks
+        await close_within(connection, 0.1)
+        await eventually(lambda: not connections(a, b))
+
+
+async def test_a_ping_that_is_cancelled_leaves_the_connection_whole() -> None:
+    """Noise counts a message before it is sent: one that is then left out ends all others."""
+    async with running_nodes(2, router=EpisubRouter, pubsub_class=ResilientPubsub) as (a, b):
+        await connect(a, b)
+        for steps in range(20):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(measure_rtt, a.host, b.id)
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+            assert await measure_rtt(a.host, b.id) > 0
+        assert len(connections(a, b)) == 1
+
+
+async def test_a_connection_that_ended_leaves_room_for_another() -> None:
+    """py-libp2p gives back what an inbound connection took of its limit when the host stops."""
+    async with running_nodes(2, router=EpisubRouter, pubsub_class=ResilientPubsub) as (a, b):
+        network: Any = b.host.get_network()
+        network._inbound_limiter.total_tokens = 1
+        for _ in range(3):
+            await connect(a, b)
+            assert len(connections(b, a)) == 1
+            await a.host.disconnect(b.id)
+            await eventually(lambda: not connections(b, a))
