@@ -42,14 +42,15 @@ class NeighborDown:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The first neighbour is there: what is published now reaches others."""
+    """The first Episub neighbour is there: what is published now reaches others."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """The last neighbour is gone: what is published now reaches nobody, until `Joined`."""
+    """The last Episub neighbour is gone: what is published now reaches at most gossipsub's, until
+    `Joined`."""
 
     topic: str
 
@@ -157,7 +158,7 @@ def line_on(event: TopicEvent) -> str:
         case Joined():
             return "joined: what is published now reaches others"
         case Alone():
-            return "alone: what is published now reaches nobody, until there is a neighbour"
+            return "alone: what is published now reaches no neighbour, or gossipsub's only"
         case MessageLost():
             return "a message was announced, and none of the announcers delivered it"
         case Banned(peer=peer, seconds=seconds):
