@@ -116,10 +116,10 @@ async def open(
     that of `ResilientPubsub.subscribe`. `metrics` is a port of this machine that serves those of
     the node to Prometheus.
 
-    What the body raises comes out as itself. Leaving waits, at most two seconds, until the
-    neighbours have what was published. Raises OSError for an address that can't be listened at,
-    ValueError for bad addresses and for a topic that is subscribed already, NodeStopped if the node
-    dies.
+    What the body raises comes out as itself. Leaving waits until the neighbours have what was
+    published, and the goodbye: at most two seconds for each. Raises OSError for an address that
+    can't be listened at, ValueError for bad addresses and for a topic that is subscribed already,
+    NodeStopped if the node dies.
     """
     check_type("router", router, EpisubRouter, optional=True)
     check_type("pubsub", pubsub, ResilientPubsub, optional=True)
@@ -149,9 +149,9 @@ async def open(
         handle = TopicHandle(topic, pubsub, subscription)
         try:
             yield handle
+            await frames_arrive(pubsub.host, handle.router, handle.neighbors)
         finally:
             neighbors = handle.neighbors
             with trio.CancelScope(deadline=trio.current_time() + FAREWELL, shield=True):
                 await subscription.unsubscribe()
-                # The messages before, and the goodbye.
                 await frames_arrive(pubsub.host, handle.router, neighbors)

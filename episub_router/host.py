@@ -22,6 +22,7 @@ from episub_router.net.ping import measure_rtt
 from episub_router.pubsub import ResilientPubsub
 from episub_router.router import EpisubRouter
 from episub_router.util.errors import has_cancelled, single
+from episub_router.util.load_aware import load_aware
 
 logger = logging.getLogger(__name__)
 
@@ -152,8 +153,9 @@ async def running(node: EpisubHost) -> AsyncIterator[None]:
 
 
 async def frames_arrive(host: IHost, router: EpisubRouter, neighbors: Iterable[ID]) -> None:
-    """Wait until `neighbors` have everything that was sent; at most FAREWELL seconds."""
-    with trio.move_on_after(FAREWELL):
+    """Wait until `neighbors` have everything that was sent; at most FAREWELL seconds, or longer
+    where the event loop is behind."""
+    async with load_aware(FAREWELL):
         await router.wait_for_room(0)
         for peer in neighbors:
             # An echo means that what was written before has arrived, too.
