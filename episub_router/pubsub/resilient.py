@@ -13,15 +13,17 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, cast
 
+import trio
 from google.protobuf.message import DecodeError
 from libp2p.abc import IHost, INetStream, IPubsubRouter
 from libp2p.exceptions import ParseError, ValidationError
 from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
+from libp2p.network.exceptions import SwarmException
 from libp2p.peer.id import ID
 from libp2p.peer.peerstore import env_to_send_in_RPC
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
-from libp2p.pubsub.rpc_queue import RpcQueue
+from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
 
 from episub_router.publishing import BackpressurePubsub
 from episub_router.pubsub.caches import SeenBefore, SeenOnce, ValidCache
@@ -34,7 +36,7 @@ from episub_router.pubsub.subscription import Subscription
 from episub_router.pubsub.traffic import TrafficCount
 from episub_router.pubsub.validation_queue import ValidationQueue
 from episub_router.pubsub.validators import Costs, Validators
-from episub_router.pubsub.writing import is_broken, write_all
+from episub_router.pubsub.writing import is_broken, without_state, write_all
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.pushing import Pushes
 from episub_router.trace.node.queues import TracedQueues
@@ -101,6 +103,8 @@ class ResilientPubsub(BackpressurePubsub):
         """Topics that were subscribed before; the oldest is forgotten first."""
         self._opening: KeyedLocks[ID] = KeyedLocks()
         """Held while a stream to a peer is opened."""
+        self._unsent: dict[ID, RpcQueue] = {}
+        """What a connected peer's last stream left, for its next one; two queues' worth."""
         at_once = options.setdefault("max_concurrent_validator_count", _VALIDATIONS_AT_ONCE)
         costs = Costs(self.params)
         self._validators = Validators(
@@ -366,19 +370,41 @@ class ResilientPubsub(BackpressurePubsub):
         if not connected:
             self._greeted.discard(peer_id)
             self._resuming.discard(peer_id)
+            self._unsent.pop(peer_id, None)
         elif self._topics_of(peer_id):
             self._resuming.add(peer_id)
 
     async def handle_sending_messages(
         self, peer_id: ID, stream: INetStream, queue: RpcQueue
     ) -> None:
-        """As in `Pubsub`, with one write for what waits; a router that asks for it is notified."""
+        """As in `Pubsub`, with one write for what waits, after what the last stream left; a router
+        that asks for it is notified."""
         queue_taken = getattr(self.router, "queue_taken", lambda peer: None)
+        left, batch = self._unsent.pop(peer_id, None), list[RPC]()
         try:
-            await write_all(queue, stream, partial(queue_taken, peer_id), self.traffic.sent)
+            if left is not None:  # once: the peer may have reset the last stream because of it
+                await write_all(left, stream, sent=self.traffic.sent)
+            await write_all(queue, stream, partial(queue_taken, peer_id), self.traffic.sent, batch)
         except Exception as error:
             logger.debug("the stream to %s ended: %r", peer_id, error)
+            # In a task of trio's: the manager would make the next stream's tasks children of this
+            # one, which then waits for them, and so on with each stream.
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._stream_failed, peer_id, queue, batch)
+
+    async def _stream_failed(self, peer_id: ID, queue: RpcQueue, batch: list[RPC]) -> None:
+        """Lose a stream, unless it was replaced, and keep for the next one what it didn't send:
+        `batch`, which may have arrived, and what is in `queue`."""
+        if not queue.closed:
             self.lose_peer_stream(peer_id)
+        if not is_connected(self.host, peer_id) or peer_id in self.peers:
+            return
+        while len(queue) and (rpc := await queue.pop()) is not None:
+            batch.append(rpc)
+        left = self._unsent[peer_id] = RpcQueue(2 * OutBoundQueueSize)
+        for rpc in filter(RPC.ByteSize, map(without_state, batch)):
+            left.push(rpc)
+        left.close()
 
     async def handle_dead_peer_queue(self) -> None:
         """As in `Pubsub`, but a peer that is back when its loss is looked at gets a new stream,
@@ -396,6 +422,8 @@ class ResilientPubsub(BackpressurePubsub):
             await self._open_peer_stream(peer_id)
 
     async def _open_peer_stream(self, peer_id: ID) -> None:
+        if not is_connected(self.host, peer_id):
+            raise SwarmException("it has hung up")  # py-libp2p would dial it
         if is_broken(self.peers.get(peer_id)):
             self.lose_peer_stream(peer_id)
         await super().open_peer_stream(peer_id)

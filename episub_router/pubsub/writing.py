@@ -25,21 +25,34 @@ async def write_all(
     stream: INetStream,
     taken: Callable[[], None] = lambda: None,
     sent: Counter[str] | None = None,
+    batch: list[RPC] | None = None,
 ) -> None:
     """Write what is put into `queue`, until it is closed; counts bytes in `sent`. Calls `taken`
     whenever there is room in `queue` again, before the write: what it puts in is there for the next
-    one. Raises what `stream` raises."""
+    one. Raises what `stream` raises; `batch` then has what was being written."""
     sent = Counter() if sent is None else sent
-    while (first := await queue.pop()) is not None:
-        batch = bytearray()
-        _append(batch, first, sent)
-        while len(queue) and len(batch) < _MOST:
-            rpc = await queue.pop()
-            if rpc is None:
-                break
-            _append(batch, rpc, sent)
+    batch = [] if batch is None else batch
+    while (rpc := await queue.pop()) is not None:
+        data = bytearray()
+        while rpc is not None:
+            batch.append(rpc)
+            _append(data, rpc, sent)
+            rpc = await queue.pop() if len(queue) and len(data) < _MOST else None
         taken()
-        await stream.write(bytes(batch))
+        await stream.write(bytes(data))
+        batch.clear()
+
+
+def without_state(rpc: RPC) -> RPC:
+    """What of `rpc` can go out on a later stream: messages and the Episub frame. A stream's hello
+    has the subscriptions of its time, and GossipSub's meshes end with a stream."""
+    kept = RPC()
+    kept.CopyFrom(rpc)
+    for name in ("subscriptions", "senderRecord", "control"):
+        kept.ClearField(name)
+    if kept.ByteSize() and rpc.HasField("control"):
+        kept.control.SetInParent()  # an Episub frame needs it
+    return kept
 
 
 def _append(batch: bytearray, rpc: RPC, sent: Counter[str]) -> None:

@@ -104,6 +104,10 @@ class _CountingQueue:
     def __len__(self) -> int:
         return len(self._queue)
 
+    @property
+    def closed(self) -> bool:
+        return self._queue.closed
+
     async def pop(self) -> rpc_pb2.RPC | None:
         rpc = await self._queue.pop()
         if rpc is not None:

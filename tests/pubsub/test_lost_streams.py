@@ -14,15 +14,18 @@ import pytest
 import trio
 from libp2p.abc import INetStream, IPubsubRouter
 from libp2p.custom_types import TProtocol
+from libp2p.network.exceptions import SwarmException
 from libp2p.network.stream.net_stream import NetStream
 from libp2p.peer.id import ID
 from libp2p.pubsub.floodsub import FloodSub
 from libp2p.pubsub.pb.rpc_pb2 import RPC
 from libp2p.pubsub.pubsub import Pubsub
+from libp2p.pubsub.rpc_queue import RpcQueue
 from libp2p.stream_muxer.yamux.yamux import YamuxStream
 from libp2p.utils import encode_varint_prefixed
 
 from episub_router import PubsubDrop, ResilientPubsub
+from episub_router.util.connections import is_connected
 from tests.hosts import PATIENCE, Node, connect, connect_all, eventually, receive, running_nodes
 from tests.hosts import subscribe_all as subscribe
 from tests.pubsub.frames import GARBAGE, TOPIC, flood, open_new, publishing, send, signed
@@ -117,7 +120,7 @@ async def test_two_connections_at_once_have_one_stream(monkeypatch: pytest.Monke
             for _ in range(3):
                 nursery.start_soon(pubsub.open_peer_stream, b.id)
         assert opened == [b.id]
-        assert b.id not in pubsub._opening
+        await eventually(lambda: b.id not in pubsub._opening)  # Pubsub's own retry is a fourth
         await settle(a, b)
 
 
@@ -186,6 +189,91 @@ async def test_a_new_stream_is_read_while_the_older_ones_reset_cannot_be_written
                 nursery.start_soon(b.pubsub.stream_handler, new)
                 await b.pubsub.wait_for_subscription(a.id, "new", timeout=PATIENCE)
             nursery.cancel_scope.cancel()
+
+
+def depth(pubsub: Pubsub) -> int:
+    """Of the tree of the service's tasks."""
+
+    def of(task: Any) -> int:
+        return 1 + max(map(of, getattr(task, "children", ())), default=0)
+
+    manager: Any = pubsub.manager
+    return max(map(of, manager._root_tasks))
+
+
+async def test_lost_streams_leave_no_tasks() -> None:
+    """Each sender was a child of the one before: after some 480 no task could be started."""
+    async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
+        await lose_stream(a, b)
+        before = depth(a.pubsub)
+        for _ in range(10):
+            await lose_stream(a, b)
+        assert depth(a.pubsub) <= before
+
+
+async def test_what_was_queued_goes_out_on_the_next_stream() -> None:
+    async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
+        await a.pubsub.peers[b.id].reset()
+        for number in range(3):
+            a.pubsub.peer_queues[b.id].push(publishing(signed(a, number, b"%d" % number)))
+        received = await receive(b.pubsub.subscribed_topics_receive[TOPIC], 3)
+        assert [msg.data for msg in received] == [b"0", b"1", b"2"]
+        assert isinstance(a.pubsub, ResilientPubsub)
+        assert a.pubsub._unsent == {}
+
+
+async def test_what_ends_two_streams_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer may reset each stream on which it comes, as for its size."""
+    async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
+        refused = 0
+        write = YamuxStream.write
+
+        async def refuse(stream: YamuxStream, data: bytes) -> None:
+            nonlocal refused
+            if b"poison" in data:
+                refused += 1
+                await stream.reset()
+            await write(stream, data)
+
+        monkeypatch.setattr(YamuxStream, "write", refuse)
+        a.pubsub.peer_queues[b.id].push(publishing(signed(a, 1, b"poison")))
+        await eventually(lambda: refused == 2)
+        await eventually(lambda: b.id in a.pubsub.peers)
+        await settle(a, b)
+        assert refused == 2
+
+
+async def test_a_stream_that_fails_once_it_was_replaced_leaves_the_new_one() -> None:
+    async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
+        pubsub = a.pubsub
+        old = pubsub.peers[b.id]
+        await lose_stream(a, b)
+        new = pubsub.peers[b.id]
+        failing = RpcQueue()
+        failing.push(RPC())
+        failing.close()
+        await pubsub.handle_sending_messages(b.id, old, failing)
+        assert pubsub.peers.get(b.id) is new
+
+
+async def test_a_peer_that_hung_up_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A swarm dials those to whom a stream is opened, whatever the router allows."""
+    async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
+        pubsub = a.pubsub
+        assert isinstance(pubsub, ResilientPubsub)
+        dialled: list[ID] = []
+
+        async def dial(peer_id: ID) -> None:
+            dialled.append(peer_id)
+            raise SwarmException("counted")
+
+        monkeypatch.setattr(a.host.get_network(), "dial_peer", dial)
+        async with pubsub._opening.held(b.id):
+            pubsub.lose_peer_stream(b.id)
+            await a.host.disconnect(b.id)
+            await eventually(lambda: not is_connected(a.host, b.id))
+        await eventually(lambda: not pubsub._peer_stream_retries_pending)
+        assert dialled == []
 
 
 async def test_a_stream_reset_for_garbage_opens_again() -> None:

@@ -10,7 +10,9 @@ from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.rpc_queue import RpcQueue
 from libp2p.utils.varint import decode_varint_with_size
 
-from episub_router.pubsub.writing import write_all
+from episub_router.protocol.messages import Gossip
+from episub_router.pubsub.writing import without_state, write_all
+from episub_router.wire import Frame, encode_frame
 
 
 class Stream:
@@ -72,3 +74,13 @@ async def test_room_in_the_queue_is_notified_of_before_the_write_and_used_by_the
         await trio.testing.wait_all_tasks_blocked()
         queue.close()
     assert stream.writes == [[1], [2], [3], [4]]
+
+
+async def test_a_later_stream_repeats_messages_and_episub_frames_and_no_state() -> None:
+    frame = encode_frame(Frame("t", 7, (Gossip(b"id", 1, Message(data=b"x")),)), lambda _: None)
+    gossipsub = RPC(senderRecord=b"r", subscriptions=[RPC.SubOpts(subscribe=True, topicid="t")])
+    gossipsub.control.graft.add(topicID="t")
+    assert without_state(frame) == frame
+    assert not without_state(gossipsub).ByteSize()
+    gossipsub.MergeFrom(rpc(3))
+    assert without_state(gossipsub).publish == rpc(3).publish
