@@ -58,8 +58,8 @@ FACTS: dict[str, Make] = {
     "arrivals": lambda t, p: arrivals.arrivals(
         t("publishes"), t("deliveries"), t("subscriptions"), p),
     "troubles": lambda t, p: evidence.troubles(
-        t("arrivals"), t("publishes"), t("subscriptions"), p),
-    "judged": lambda t, p: causes.judged(evidence.evidence(
+        t("arrivals"), t("publishes"), t("subscriptions"), t("deliveries"), p),
+    "judged": lambda t, p: causes.judged(t("troubles"), evidence.evidence(
         t("timed"), t("records"), t("contacts"), t("spans"), t("troubles"), t("deliveries"),
         t("control"), t("starts"), p), p),
 }  # fmt: skip

@@ -297,6 +297,40 @@ def test_what_stalls_for_a_moment_counts(spark: SparkSession, lasts: int, late: 
     assert found.latency_p99 == (4 * SECOND if late else SECOND // 10)
 
 
+@pytest.mark.spark
+def test_of_too_many_a_sample_is_judged(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from episub_router.pipeline.answers.causes import causes, judged
+    from episub_router.pipeline.facts import evidence
+
+    monkeypatch.setattr(evidence, "MOST", 50)
+    said = "run string, topic string, message string, "
+    rows = [("r", "t", f"m{number}", "a", number * SECOND) for number in range(100)]
+    arrivals = spark.createDataFrame(
+        [(*row[:3], "b", row[4], False, True, False, None) for row in rows],
+        said + "peer string, published long, origin boolean, live boolean, delivered boolean, "
+        "latency long",
+    )  # fmt: skip
+    publishes = spark.createDataFrame(rows, said + "source string, time long")
+    subscriptions = spark.createDataFrame(
+        [("r", "t", "b", 0, None, 0)],
+        "run string, topic string, peer string, since long, until long, linked long",
+    )
+    params = AnswerParams()
+    found = evidence.troubles(arrivals, publishes, subscriptions, publishes, params)
+    chosen = {row.message for row in found.where("judged").collect()}
+    assert 10 < len(chosen) < 40
+    kinds = "kind string, topic string, message string, a string, b string, first long, last long"
+    rows = [("r", "trouble", "t", name, "a", "b", 0, NEVER, 0) for name in sorted(chosen)]
+    known = spark.createDataFrame(rows, f"run string, {kinds}, since long")
+    table = causes(judged(found, known, params)).collect()
+    assert len(table) == len({row.message for row in table}) == 100
+    assert {row.message for row in table if (row.detail or "").startswith("one of too many")} == {
+        f"m{number}" for number in range(100)
+    } - chosen
+
+
 # From whole traces.
 
 DEADLINE = 3

@@ -52,6 +52,8 @@ link on which it was late. Of a fault, `begin` and `end` (null: it lasts to the 
 
 _FOREVER = 2**62
 
+_COLUMNS = ("message", "a", "b", "first", "last", "since")
+
 _FULL = "the sender's queue was full"
 
 _UNUSUAL = 4
@@ -155,7 +157,9 @@ class _Trial:
         self._cuts: list[Fault] = []
 
     def _kind(self, kind: str) -> pd.DataFrame:
-        return self._of.get(kind, pd.DataFrame(columns=["message", "a", "b", "first", "last"]))
+        return self._of.get(
+            kind, pd.DataFrame(columns=["message", "a", "b", "first", "last", "since"])
+        )
 
     def _columns(self, kind: str) -> Iterator[tuple[Any, int, int, int]]:
         of_kind = self._kind(kind)
@@ -432,9 +436,19 @@ class _Trial:
         return "overlay", None, None, None, "no peer sent it"
 
 
-def judged(evidence: DataFrame, params: AnswerParams) -> DataFrame:
-    """`JUDGED` from `facts.evidence`."""
-    return grouped(evidence, ["run"], judge(params), JUDGED)
+def judged(troubles: DataFrame, evidence: DataFrame, params: AnswerParams) -> DataFrame:
+    """`JUDGED` from `facts.evidence`; of those of `troubles` that it has nothing of, the cause
+    isn't known."""
+    known = {
+        **{name: name for name in ("run", "topic", "message", "peer", "published")},
+        "latency": f"CASE WHEN delivered != {NEVER} THEN delivered - published END",
+        "cause": "'unknown'", "detail": "'one of too many to judge them all'",
+    }  # fmt: skip
+    others = troubles.where("NOT judged").select(*(
+        F.expr(known.get(field.name, "NULL")).cast(field.dataType).alias(field.name)
+        for field in JUDGED
+    ))  # fmt: skip
+    return grouped(evidence, ["run"], judge(params), JUDGED).unionByName(others)
 
 
 def causes(judged: DataFrame) -> DataFrame:
