@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from episub_router.cli import pipeline
 
 if TYPE_CHECKING:
     from episub_router.pipeline.lake import Lake
-    from episub_router.pipeline.why import Cause, DeliveryPath
+    from episub_router.pipeline.why import DeliveryPath
 
 
 def add_parser(subparsers: Any) -> None:
@@ -52,28 +53,30 @@ def lines(found: DeliveryPath) -> list[str]:
             "  published here" if found.peer == found.source else "  no trace says from which peer"
         )
     for step in found.steps:
-        text.append(f"  {step.sender} -> {step.receiver}")
-        text.append(f"    had it at {_ms(step.had)}, sent it at {_ms(step.sent)}: waited "
-                    f"{_ms(step.waited)}")  # fmt: skip
-        text.append(f"    delivered at {_ms(step.delivered)}: under way "
-                    f"{_ms(step.under_way)}{_within(step.uncertainty)}")  # fmt: skip
+        text.append(f"  {step['sender']} -> {step['receiver']}")
+        text.append(f"    had it at {_ms(step['had'])}, sent it at {_ms(step['sent'])}: waited "
+                    f"{_ms(step['waited'])}")  # fmt: skip
+        text.append(f"    delivered at {_ms(step['delivered'])}: under way "
+                    f"{_ms(step['under_way'])}{_within(step['uncertainty'])}")  # fmt: skip
     if found.latency is not None and found.steps:
         text.append(f"  latency {_ms(found.latency)}{_within(found.uncertainty)}")
     elif found.steps:
         text.append("  its latency is unknown: a clock was set during the run")
-    text += [f"  {copy.fate} copy of {copy.sender} at {_ms(copy.time)}" for copy in found.copies]
+    text += [
+        f"  {copy['fate']} copy of {copy['sender']} at {_ms(copy['time'])}" for copy in found.copies
+    ]
     return text
 
 
-def _cause(cause: Cause | None) -> list[str]:
+def _cause(cause: Mapping[str, Any] | None) -> list[str]:
     if cause is None:
         return []
-    text = [f"  cause: {cause.name}" + (f" ({cause.detail})" if cause.detail else "")]
-    if cause.sender or cause.receiver:
-        text.append(f"    on the link {cause.sender or '?'} -> {cause.receiver or '?'}")
-    if cause.begin is not None:
-        end = "the end of the run" if cause.end is None else _ms(cause.end)
-        text.append(f"    from {_ms(cause.begin)} to {end}: {', '.join(cause.peers)}")
+    text = [f"  cause: {cause['name']}" + (f" ({cause['detail']})" if cause["detail"] else "")]
+    if cause["sender"] or cause["receiver"]:
+        text.append(f"    on the link {cause['sender'] or '?'} -> {cause['receiver'] or '?'}")
+    if cause["begin"] is not None:
+        end = "the end of the run" if cause["end"] is None else _ms(cause["end"])
+        text.append(f"    from {_ms(cause['begin'])} to {end}: {', '.join(cause['peers'])}")
     return text
 
 

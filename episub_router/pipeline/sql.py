@@ -26,11 +26,6 @@ def nulls(kind: str, *names: str) -> list[Column]:
     return [F.lit(None).cast(kind).alias(name) for name in names]
 
 
-def quantile(column: str, share: float) -> str:
-    """The value of `column` that at least this share of the rows doesn't exceed."""
-    return f"percentile_disc({share}) WITHIN GROUP (ORDER BY {column})"
-
-
 def ranked(table: DataFrame, key: Sequence[str], value: str) -> DataFrame:
     """`table` with the `rank` of each `value`, nulls last, and the `count` of those of its key: for
     `at_rank`, exact, and sorted on disk where it must be."""

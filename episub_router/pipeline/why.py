@@ -14,65 +14,22 @@ _Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A link on the way: when the sender had the message and sent it, when the RPC with it came in,
-    and when it was delivered, in ns since the publishing, by the corrected clocks; None where no
-    trace has it. The clocks of the two may be apart by `uncertainty` (None: not bounded) more or
-    less."""
-
-    sender: str
-    receiver: str
-    had: int | None
-    sent: int | None
-    received: int | None
-    delivered: int
-    uncertainty: int | None
-
-    @property
-    def waited(self) -> int | None:
-        """Between the sender's having it and its sending it."""
-        return None if self.sent is None or self.had is None else self.sent - self.had
-
-    @property
-    def under_way(self) -> int | None:
-        """Between sending and delivery; where the sending isn't traced, since the sender had it."""
-        begin = self.had if self.sent is None else self.sent
-        return None if begin is None else self.delivered - begin
-
-
-@dataclass(frozen=True, slots=True)
-class VainCopy:
-    """Another copy for the peer. `fate` is `duplicate`, `lost` (sent, and no trace has it coming
-    in) or `dropped` (by the sender's queue); `time` is ns since the publishing."""
-
-    sender: str
-    fate: str
-    time: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Why it was late or lost (`answers.causes`): on the link from `sender` to `receiver`, or for a
-    fault, from `begin` to `end` (ns since the publishing), in which `peers`, some of them where
-    they are many, weren't there, or were on the smaller side of a cut."""
-
-    name: str
-    detail: str | None
-    sender: str | None
-    receiver: str | None
-    begin: int | None
-    end: int | None
-    peers: tuple[str, ...]
-    others: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class DeliveryPath:
-    """What became of one message at one peer. `published` is ns; where that isn't traced
-    (`inferred`), it is the first delivery. `steps` lead from the publisher to the peer, the first
-    of them begins later where a parent isn't traced; there is none at the publisher, and where the
-    message didn't come, of which `why_not` tells. `latency` is ns; None, too, where a clock was set
-    during the run; `uncertainty` is its own (None: not bounded)."""
+    """What became of one message at one peer. `published` is ns, all other times are ns since then;
+    where it isn't traced (`inferred`), it is the first delivery. None is what no trace has.
+
+    `steps` lead from the publisher to the peer, the first of them begins later where a parent isn't
+    traced; there is none at the publisher, and where the message didn't come, of which `why_not`
+    tells. Each has sender, receiver, when the sender `had` the message and `sent` it, when the RPC
+    with it was `received` and it was `delivered`, how long it `waited` at the sender and was
+    `under_way`, by the corrected clocks, which may be apart by `uncertainty` (None: not bounded)
+    more or less. `latency` is None, too, where a clock was set during the run.
+
+    `copies` are others for the peer: sender, time, and fate: `duplicate`, `lost` (sent, and no
+    trace has it coming in) or `dropped` (by the sender's queue). `cause` is why it was late or lost
+    (`answers.causes`): name and detail, on the link from sender to receiver, or for a fault, from
+    begin to end, in which `peers`, some of them where they are many, weren't there, or were on the
+    smaller side of a cut, apart from so many `others`."""
 
     run: str
     message: str
@@ -80,12 +37,12 @@ class DeliveryPath:
     source: str
     published: int
     inferred: bool
-    steps: tuple[Step, ...]
+    steps: list[_Row]
     latency: int | None
     uncertainty: int | None
-    copies: tuple[VainCopy, ...]
+    copies: list[_Row]
     why_not: str
-    cause: Cause | None = None
+    cause: _Row | None = None
 
 
 def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
@@ -123,10 +80,10 @@ def way(lake: Lake, run: str, message: str, peer: str) -> DeliveryPath:
         source=publish["source"],
         published=it.begin,
         inferred=publish["inferred"],
-        steps=tuple(it.steps(peer)),
+        steps=it.steps(peer),
         latency=got["latency"] if got else None,
         uncertainty=it.uncertainty(publish["source"], peer),
-        copies=tuple(it.copies(peer, [row for row in rows("duplicates") if row["peer"] == peer])),
+        copies=it.copies(peer, [row for row in rows("duplicates") if row["peer"] == peer]),
         why_not=""
         if got or peer == publish["source"]
         else "hostile: nobody promises it anything"
@@ -177,9 +134,9 @@ class _Found:
         self._source, self._delivered = publish["source"], delivered
         self._sent, self._clocks = sent, clocks
 
-    def steps(self, peer: str) -> list[Step]:
+    def steps(self, peer: str) -> list[_Row]:
         """The links to `peer`, from the publisher on."""
-        steps: list[Step] = []
+        steps: list[_Row] = []
         seen: set[str] = set()
         while peer in self._delivered and peer not in seen:
             seen.add(peer)
@@ -191,12 +148,17 @@ class _Found:
                 had = self._delivered.get(parent, {}).get("time")
             # As far as clocks may be apart, a sending may be later than its receipt.
             slack = self.uncertainty(parent, peer)
-            steps.append(Step(
-                sender=parent, receiver=peer, had=None if had is None else had - self.begin,
-                sent=self._last("send", parent, peer, time + (slack or 0)),
-                received=self._last("recv", peer, parent, time),
-                delivered=time - self.begin, uncertainty=slack,
-            ))  # fmt: skip
+            delivered = time - self.begin
+            had = None if had is None else had - self.begin
+            sent = self._last("send", parent, peer, time + (slack or 0))
+            # Where the sending isn't traced, it was under way since the sender had it.
+            since = had if sent is None else sent
+            steps.append({
+                "sender": parent, "receiver": peer, "had": had, "sent": sent,
+                "received": self._last("recv", peer, parent, time), "delivered": delivered,
+                "waited": None if sent is None or had is None else sent - had,
+                "under_way": None if since is None else delivered - since, "uncertainty": slack,
+            })  # fmt: skip
             peer = parent
         return steps[::-1]
 
@@ -211,12 +173,10 @@ class _Found:
         ]
         return max(times) - self.begin if times else None
 
-    def copies(self, peer: str, duplicates: Sequence[_Row]) -> list[VainCopy]:
+    def copies(self, peer: str, duplicates: Sequence[_Row]) -> list[_Row]:
         """The copies for `peer` that were in vain or lost."""
         came = Counter(row["remote"] for row in duplicates)
-        copies = [
-            VainCopy(row["remote"], "duplicate", row["time"] - self.begin) for row in duplicates
-        ]
+        found = [(row["time"], row["remote"], "duplicate") for row in duplicates]
         came[self._delivered.get(peer, {}).get("parent")] += 1
         for row in sorted(self._sent, key=lambda row: row["time"]):
             if row["remote"] != peer or row["direction"] == "recv":
@@ -225,8 +185,9 @@ class _Found:
                 came[row["peer"]] -= 1
             else:
                 fate = "dropped" if row["direction"] == "drop" else "lost"
-                copies.append(VainCopy(row["peer"], fate, row["time"] - self.begin))
-        return sorted(copies, key=lambda copy: (copy.time, copy.sender))
+                found.append((row["time"], row["peer"], fate))
+        return [{"sender": sender, "fate": fate, "time": time - self.begin}
+                for time, sender, fate in sorted(found)]  # fmt: skip
 
     def uncertainty(self, a: str, b: str) -> int | None:
         """How far the clocks of two may be apart; None: not bounded."""
@@ -234,19 +195,19 @@ class _Found:
         return None if first is None or second is None else first + second
 
 
-def _cause(row: _Row, faults: Sequence[_Row], begin: int) -> Cause:
+def _cause(row: _Row, faults: Sequence[_Row], begin: int) -> _Row:
     fault = next((one for one in faults if one["fault"] == row["fault"]), {})
-    times = (fault.get(name) for name in ("begin", "end"))
-    since, until = (None if time is None else time - begin for time in times)
-    return Cause(
-        row["cause"], row["detail"], row["sender"], row["receiver"], since, until,
-        tuple(fault.get("peers", ())), fault.get("others"),
-    )  # fmt: skip
+    times = {name: fault.get(name) for name in ("begin", "end")}
+    return (
+        {"name": row["cause"], "peers": fault.get("peers", ()), "others": fault.get("others")}
+        | {name: row[name] for name in ("detail", "sender", "receiver")}
+        | {name: None if time is None else time - begin for name, time in times.items()}
+    )
 
 
-def _why_not(begin: int, subscriptions: Sequence[_Row], cause: Cause | None) -> str:
+def _why_not(begin: int, subscriptions: Sequence[_Row], cause: _Row | None) -> str:
     if cause is not None:
-        return f"{cause.name}: {cause.detail}" if cause.detail else cause.name
+        return ": ".join(filter(None, (cause["name"], cause["detail"])))
     for row in subscriptions:
         if row["since"] <= begin and (row["until"] is None or row["until"] > begin):
             if row["until"] is None:

@@ -456,7 +456,7 @@ def test_tables_and_why_agree(swept: Swept) -> None:
         for row in causes[:3]:
             found = way(swept.lake, run, row.message, row.peer)
             assert found.cause is not None
-            assert (found.cause.name, found.cause.detail) == (row.cause, row.detail)
+            assert (found.cause["name"], found.cause["detail"]) == (row.cause, row.detail)
 
 
 @pytest.mark.spark

@@ -37,11 +37,11 @@ def test_a_delivery(star: Lake) -> None:
     found = way(star, "star", "id-2", spoke)
     assert (found.source, found.latency, found.why_not) == (hub, 20 * MS, "")
     (step,) = found.steps
-    assert (step.sender, step.receiver, step.had) == (hub, spoke, 0)
-    assert (step.sent, step.waited) == (1 * MS, 1 * MS)
-    assert (step.received, step.delivered, step.under_way) == (19 * MS, 20 * MS, 19 * MS)
+    assert (step["sender"], step["receiver"], step["had"]) == (hub, spoke, 0)
+    assert (step["sent"], step["waited"]) == (1 * MS, 1 * MS)
+    assert (step["received"], step["delivered"], step["under_way"]) == (19 * MS, 20 * MS, 19 * MS)
     # 18 ms there, 20 ms back: neither clock can be further off than half of that.
-    assert step.uncertainty == found.uncertainty == 19 * MS
+    assert step["uncertainty"] == found.uncertainty == 19 * MS
     text = "\n".join(lines(found))
     assert "waited 1.000 ms" in text
     assert "latency 20.000 ms ± 19.000 ms" in text
@@ -52,14 +52,14 @@ def test_copies_in_vain_and_lost_ones(star: Lake) -> None:
 
     hub, *spokes = names()
     found = way(star, "star", "id-4", hub)
-    assert (found.steps, found.latency, found.why_not) == ((), 0, "")
-    assert [(copy.sender, copy.fate) for copy in found.copies] == [
+    assert (found.steps, found.latency, found.why_not) == ([], 0, "")
+    assert [(copy["sender"], copy["fate"]) for copy in found.copies] == [
         (spoke, "duplicate") for spoke in sorted(spokes)
     ]
     missed = way(star, "star", "id-4", spokes[2][-12:])
     assert missed.peer == spokes[2]
     assert missed.latency is None
-    assert [(copy.sender, copy.fate) for copy in missed.copies] == [(hub, "lost")]
+    assert [(copy["sender"], copy["fate"]) for copy in missed.copies] == [(hub, "lost")]
     assert missed.why_not == "overlay: it was sent, and didn't come in"
     assert "lost copy" in "\n".join(lines(missed))
 

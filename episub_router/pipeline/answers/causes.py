@@ -112,9 +112,9 @@ class _Trial:
         self._of = {str(kind): of_kind for kind, of_kind in rows.groupby("kind")}
         self._troubles = self._kind("trouble").sort_values(["first", "message", "b"])
         contacts = self._kind("contact").sort_values("first")
-        self._a, self._b = contacts["a"].to_numpy(), contacts["b"].to_numpy()
-        self._first = contacts["first"].to_numpy(np.int64)
-        self._last = contacts["last"].to_numpy(np.int64)
+        self._a, self._b, self._first, self._last = (
+            contacts[name].to_numpy(np.int64) for name in ("a", "b", "first", "last")
+        )
         self._pulses = {
             int(peer): one.sort_values("first")[["first", "last", "since"]].to_numpy(np.int64)
             for peer, one in self._kind("pulse").groupby("a")
@@ -157,9 +157,7 @@ class _Trial:
         self._cuts: list[Fault] = []
 
     def _kind(self, kind: str) -> pd.DataFrame:
-        return self._of.get(
-            kind, pd.DataFrame(columns=["message", "a", "b", "first", "last", "since"])
-        )
+        return self._of.get(kind, pd.DataFrame(columns=_COLUMNS))
 
     def _columns(self, kind: str) -> Iterator[tuple[Any, int, int, int]]:
         of_kind = self._kind(kind)

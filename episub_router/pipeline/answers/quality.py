@@ -8,7 +8,7 @@ from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.sql import beside, grouped_by
 
 _MAY_BE_NULL = {
-    "begin", "end", "settled", "least_latency", "largest_offset", "largest_uncertainty",
+    "begin", "end", "settled", "largest_offset", "largest_uncertainty",
     "subscriptions_inferred",
 }  # fmt: skip
 """What isn't a count."""
@@ -54,7 +54,7 @@ def quality(
         grouped_by(
             deliveries, run, deliveries="count(*)", served="count_if(NOT origin)",
             negative_latencies="count_if(latency < 0)",
-            unknown_latencies="count_if(latency IS NULL)", least_latency="min(latency)",
+            unknown_latencies="count_if(latency IS NULL)",
             negative_before_correction="count_if(raw_latency < 0)",
             repeated_deliveries="sum(repeats)", without_depth="count_if(hops IS NULL)",
         ),

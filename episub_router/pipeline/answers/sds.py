@@ -55,7 +55,6 @@ def messages(sds: DataFrame, entries: DataFrame) -> DataFrame:
         sds, key, resends="count_if(action = 'send' AND purpose = 'resend')",
         repairs="count_if(action = 'send' AND purpose = 'repair')",
         acked="min(CASE WHEN action = 'ack' AND probability = 0 THEN time END)",
-        possible_acks="count_if(action = 'ack' AND probability > 0)",
         lost_at="count_if(action = 'lost')", expired="max(action = 'expired')",
     )  # fmt: skip
     return (
@@ -66,7 +65,7 @@ def messages(sds: DataFrame, entries: DataFrame) -> DataFrame:
         .selectExpr(
             *key, "sender", "sent", "lamport", "copies", "participants", "everywhere",
             "CASE WHEN everywhere THEN last - sent END AS everywhere_after",
-            "acked - sent AS ack_latency", "possible_acks", "resends", "repairs", "lost_at",
+            "acked - sent AS ack_latency", "resends", "repairs", "lost_at",
             "expired",
         )
     )  # fmt: skip
@@ -83,8 +82,7 @@ def channels(
     logs = logs.select(*_CHANNEL, F.xxhash64(F.to_json("log.message")).alias("log"))
     figures = grouped_by(
         messages, _CHANNEL, messages="count(*)", everywhere="count_if(everywhere)",
-        everywhere_after_max="max(everywhere_after)", ack_latency_mean="avg(ack_latency)",
-        ack_latency_max="max(ack_latency)", resends_per_message="avg(resends)",
+        ack_latency_mean="avg(ack_latency)", resends_per_message="avg(resends)",
         lost="sum(lost_at)", expired="count_if(expired)",
     )  # fmt: skip
     counted = grouped_by(

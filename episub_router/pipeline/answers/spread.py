@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from episub_router.pipeline.answers.messages import QUANTILES
 from episub_router.pipeline.params import AnswerParams
-from episub_router.pipeline.sql import at_rank, by_window, grouped_by, quantile, ranked
+from episub_router.pipeline.sql import at_rank, by_window, grouped_by, ranked
 
 MILLISECOND = 1_000_000
 
@@ -79,9 +79,5 @@ def missing(arrivals: DataFrame, causes: DataFrame, params: AnswerParams) -> Dat
 
 
 def duplicates(duplicates: DataFrame, params: AnswerParams) -> DataFrame:
-    """The table `duplicate_causes`: copies in vain by cause, and how long after the delivery."""
-    first = grouped_by(duplicates, ["run", "message", "peer"], first_gap="min(gap)")
-    windowed = by_window(duplicates, "time", params)
-    counted = grouped_by(windowed, [*_KEY, "cause"], count="count(*)", gap_mean="avg(gap)")
-    of_run = grouped_by(first, ["run"], first_gap_p50=quantile("first_gap", 0.5))
-    return counted.join(F.broadcast(of_run), "run", "left")
+    """The table `duplicate_causes`: copies in vain by cause."""
+    return grouped_by(by_window(duplicates, "time", params), [*_KEY, "cause"], count="count(*)")

@@ -4,9 +4,9 @@ parses all events of one type at once into Arrow."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from episub_router.pipeline.reading.batches import (
     singles,
     where,
 )
-from episub_router.pipeline.reading.names import Names, as_text, message_name, peer_name
+from episub_router.pipeline.reading.names import CACHED, as_text, message_name, peer_name
 from episub_router.pipeline.record import PART, SDS, list_of
 from episub_router.trace.kinds import CARRIER, OWN, TYPED, kind_of
 
@@ -69,7 +69,7 @@ _SHOWN = pa.array(["ihave", "iwant", "graft", "prune", "idontwant"])
 _BESIDE = ("payload", "frame", "tree")
 """Submessages that are there beside the one that an event is about."""
 
-_PEERS = Names(peer_name)
+_PEERS = lru_cache(CACHED)(peer_name)
 
 
 def _body_names(number: int) -> tuple[str, ...]:
@@ -134,8 +134,8 @@ class EventDecoder:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._ids = Names(message_name)
-        self._texts = Names(lambda text: str(as_text(text)))
+        self._ids = lru_cache(CACHED)(message_name)
+        self._texts = lru_cache(CACHED)(lambda text: str(as_text(text)))
 
     def decode(self, events: Events, *, sound: bool = False) -> list[pa.RecordBatch]:
         """The records (`ENCODED`) of `events`. Raises DecodeError where one of them isn't of that
@@ -323,10 +323,10 @@ class _Parts:
         return pa.ListArray.from_arrays(offsets, parts, type=list_of(parts.type))
 
 
-def _named(column: pa.Array, names: Names) -> pa.Array:
+def _named(column: pa.Array, names: Callable[[bytes], str]) -> pa.Array:
     """The text of each of `column`, each different one made once."""
     encoded = column.dictionary_encode()
-    made = [names[value] for value in encoded.dictionary.to_pylist()]
+    made = [names(value) for value in encoded.dictionary.to_pylist()]
     found = pa.DictionaryArray.from_arrays(encoded.indices, pa.array(made, pa.string()))
     # Two ids may read the same; Parquet wants each text once.
     return found if len(set(made)) == len(made) else found.cast(pa.string()).dictionary_encode()

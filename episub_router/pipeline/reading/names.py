@@ -1,6 +1,5 @@
 """Peers and messages as text."""
 
-from collections.abc import Callable
 from typing import Any
 
 import base58
@@ -10,22 +9,6 @@ CACHED = 200_000
 
 _MULTIHASHES = (b"\x12\x20", b"\x00\x24", b"\x00\x25", b"\x00\x27")
 """How peer ids begin: SHA-256, or identity with an Ed25519 or a secp256k1 key."""
-
-
-class Names(dict[bytes, str]):
-    """A cache in front of a function from bytes to text; emptied when it is full."""
-
-    __slots__ = ("_make",)
-
-    def __init__(self, make: Callable[[bytes], str]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, key: bytes) -> str:
-        if len(self) >= CACHED:
-            self.clear()
-        text = self[key] = self._make(key)
-        return text
 
 
 def peer_name(peer: bytes) -> str:

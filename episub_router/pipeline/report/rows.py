@@ -10,23 +10,11 @@ import pyarrow.dataset as ds
 
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import SECOND
+from episub_router.pipeline.report import queries
 from episub_router.pipeline.report.comparison import mean_of
 from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.model import Drawing, Row, Run, TopicReport
 from episub_router.pipeline.report.params import ReportParams
-from episub_router.pipeline.report.queries import (
-    about,
-    averaged,
-    caused,
-    costliest,
-    largest,
-    looks,
-    most_frequent,
-    of_traits,
-    ordered,
-    ranked,
-    thinned,
-)
 
 OVERLAYS = ("active", "eager", "stream")
 """Kinds of links that an overlay can be made of, the best known first."""
@@ -60,8 +48,8 @@ class RunRows:
         self._lake, self._name, self._params = lake, run, params
         (self._quality,) = self._rows("quality")
         self._balance = {row["figure"]: row for row in self._rows("balance")}
-        self._control = ordered(_of_all(self._rows("control_traffic")), "kind")
-        self._channels = ordered(self._rows("sds_channels"), "channel")
+        self._control = queries.ordered(_of_all(self._rows("control_traffic")), "kind")
+        self._channels = queries.ordered(self._rows("sds_channels"), "channel")
 
     def _rows(self, name: str, where: Any = None, layer: str = GOLD) -> list[Row]:
         table = self._lake.look(layer, name, [self._name]).to_table(filter=where)
@@ -78,20 +66,22 @@ class RunRows:
         times = {"after": "begin", "until": "end", "calm_after": "calm"}
         return Run(
             name=self._name,
-            about=about(headers.drop_null().to_pylist(), params.reasons),
+            about=queries.about(headers.drop_null().to_pylist(), params.reasons),
             quality=self._quality,
             control=self._control,
-            losses=most_frequent(_of_all(rows("loss_reasons")), params.reasons),
-            load=ranked(rows("load"), params.points),
+            losses=queries.most_frequent(_of_all(rows("loss_reasons")), params.reasons),
+            load=queries.ranked(rows("load"), params.points),
             balance=self._balance,
-            clocks=ordered(clocks[:5], "peer"),
+            clocks=queries.ordered(clocks[:5], "peer"),
             channels=self._channels,
             topics=[self._topic(row) for row in topics],
             topics_left_out=left_out,
             faults=[fault | {at: self._since(fault[of]) for at, of in times.items()}
                     | {"run": self._name}
-                    for fault in costliest(rows("faults"), params.points)],
-            groups=of_traits(rows("groups"), rows("traits", layer=SILVER), peers, params.reasons),
+                    for fault in queries.costliest(rows("faults"), params.points)],
+            groups=queries.of_traits(
+                rows("groups"), rows("traits", layer=SILVER), peers, params.reasons
+            ),
             worst=_worst(peers, params),
         )  # fmt: skip
 
@@ -102,10 +92,11 @@ class RunRows:
         def timed(row: Row, time: str, *names: str) -> Row:
             return {name: row[name] for name in names} | {"after": self._since(row[time])}
 
-        seen = looks(self._rows("overlay", its | ds.field("topic").is_null()), params.points)
+        either = its | ds.field("topic").is_null()
+        seen = queries.looks(self._rows("overlay", either), params.points)
         messages = self._rows("messages", its)
         faults = self._rows("recovery", its)
-        causes = caused(
+        causes = queries.caused(
             self._lake.look(GOLD, "causes", [self._name]).to_table(["cause", "latency"], filter=its)
         )
         shown = _NO_TOPIC if topic is None else topic
@@ -115,13 +106,14 @@ class RunRows:
             topic=shown,
             figures=self._figures(spread, seen, faults, sum(map(sum, causes.values()))),
             latencies=[(row["millisecond"] + 1, row["share"])
-                       for row in thinned(self._rows("latency_cdf", its), params.points)],
+                       for row in queries.thinned(self._rows("latency_cdf", its), params.points)],
             drawing=self._drawing(topic, messages),
             messages=[timed(row, "published", *_MESSAGE)
-                      for row in averaged(messages, params.points)],
+                      for row in queries.averaged(messages, params.points)],
             degrees={look["kind"]: look["degrees"] for look in seen},
             overlay=[timed(look, "time", *_LOOK) for look in seen],
-            faults=[timed(fault, "time", *fault) for fault in largest(faults, params.points)],
+            faults=[timed(fault, "time", *fault)
+                    for fault in queries.largest(faults, params.points)],
             rest=next(iter(self._rows("rest", its)), {}),
             causes=causes,
             missing={r["reason"]: r["count"] for r in _of_all(self._rows("missing", its))},
@@ -182,7 +174,8 @@ class RunRows:
         kind = next((k for k in OVERLAYS if any(link["kind"] == k for link in links)), None)
         most = self._params.drawn
         pairs = sorted({(link["peer"], link["remote"]) for link in links if link["kind"] == kind})
-        parents = {row["peer"]: row["parent"] for row in ordered(tree, "hops", "peer")[: 10 * most]}
+        nearest = queries.ordered(tree, "hops", "peer")[: 10 * most]
+        parents = {row["peer"]: row["parent"] for row in nearest}
         return draw(best["message"], best["source"], parents, pairs, kind, most, best["receivers"])
 
     def _since(self, time: int | None) -> float | None:
