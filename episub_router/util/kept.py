@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 def one_for_each(make: Callable[[K], V]) -> Callable[[K], V]:
-    """`make`, called once for each key. Where what it makes holds the key, both stay."""
+    """`make`, called once for each key. What it makes must not hold the key: both would stay."""
     kept: WeakKeyDictionary[K, V] = WeakKeyDictionary()
 
     def of(key: K) -> V:

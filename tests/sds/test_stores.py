@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from episub_router.sds.net.access import channel_of, store_key
+from episub_router.sds.net.access import access_of, channel_of, store_key
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol import log
 from episub_router.sds.protocol.delivery import TOMBSTONES
@@ -147,6 +149,16 @@ def test_channels_are_apart_and_owned(store: SqliteStore) -> None:
     assert store.get("other", ["a"]) == []
     with pytest.raises(StoreError, match="belongs to 'alice', not to 'bob'"):
         store.load("c", "bob", 100)
+
+
+def test_a_store_that_nobody_uses_any_more_is_gone() -> None:
+    """Each one in memory stayed for as long as the process."""
+    store = MemoryStore()
+    assert access_of(store) is access_of(store)
+    gone = weakref.ref(store)
+    del store
+    gc.collect()
+    assert gone() is None
 
 
 def test_reading_by_id_and_page(store: SqliteStore) -> None:

@@ -12,7 +12,6 @@ import trio
 
 from episub_router.sds.store import MemoryStore, SqliteStore
 from episub_router.sds.store.values import Purged
-from episub_router.util.kept import one_for_each
 
 T = TypeVar("T")
 
@@ -67,4 +66,7 @@ class StoreAccess:
             await trio.sleep_until(self.purge_at)
 
 
-access_of = one_for_each(StoreAccess)
+def access_of(store: SqliteStore) -> StoreAccess:
+    """The one of a store, with which it goes."""
+    access: StoreAccess = vars(store).setdefault("access", StoreAccess(store))
+    return access
