@@ -10,11 +10,11 @@ from dataclasses import replace
 from episub_router.protocol.types import Time
 from episub_router.sds.interop.bloom import SATURATED, FilterCodec, RollingFilter
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.dialect import Dialect
 from episub_router.sds.protocol.effects import DiscardReason, Effect
 from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import HistoryEntry, Message, MessageId, SenderId
 from episub_router.sds.protocol.outgoing import TRACKED, Outgoing
+from episub_router.sds.protocol.participant import Dialect
 from episub_router.util.bounded import put_last
 
 _KEEP = 0.75

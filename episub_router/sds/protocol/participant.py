@@ -13,7 +13,6 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.catchup import Catchup
 from episub_router.sds.protocol.clock import ClockAheadError, LamportClock
 from episub_router.sds.protocol.delivery import CausalDelivery
-from episub_router.sds.protocol.dialect import Dialect
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef, Purpose
 from episub_router.sds.protocol.entry import Key, LogEntry, Restored, StoredMessage
 from episub_router.sds.protocol.group import Group
@@ -63,6 +62,32 @@ class MessageCodec(Protocol):
 
     def decode(self, data: bytes, near: int | None = None) -> Message:
         """The message, of which a clock `near` its own may be known."""
+
+
+class Dialect:
+    """What a participant adds to its messages, and reads from those of others, for other software:
+    nothing, as heads say all. `episub_router.sds.interop` has another one."""
+
+    def name(self, sender: SenderId, channel_id: str, lamport: int, content: bytes) -> MessageId:
+        """The id that a message of ours carries; empty where it is the hash of its bytes."""
+        return ""
+
+    def fill(self, message: Message, log: Log) -> Message:
+        """A message of ours with what others need besides."""
+        return message
+
+    def received(self, message_id: MessageId) -> None:
+        """A message came, and may wait for others."""
+
+    def delivered(self, message_id: MessageId) -> None:
+        """A message is in the log."""
+
+    def restore(self, logged: Iterable[MessageId]) -> None:
+        """What was logged before a restart, oldest first."""
+
+    def review(self, message: Message, outgoing: Outgoing, now: Time) -> list[Effect]:
+        """What a message of another says about ours besides its history."""
+        return []
 
 
 class Participant:

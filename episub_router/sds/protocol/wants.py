@@ -281,9 +281,8 @@ class Wants:
         """When peers are asked again: ever more rarely, and for many ids at one time, as those of
         one step get the same `share` of the pause."""
         longest = max(self._params.pull_timeout, (now - want.since) * _AGAIN)
-        pause = float(
-            min(PULL_RETRY * 2 ** min(want.pulls, 10), longest, self._params.heads_interval)
-        )
+        longest = min(longest, self._params.heads_interval)
+        pause: float = min(PULL_RETRY * 2 ** min(want.pulls, 10), longest)
         return math.ceil((now + pause * share) / PULL_RETRY) * PULL_RETRY
 
     def _rearm(self, want: Want, now: Time) -> float:
