@@ -514,10 +514,11 @@ class SqliteStore:
                 if most is None or total <= most:
                     continue
                 rows += db.execute(
-                    f"DELETE FROM message WHERE n IN (SELECT n FROM (SELECT n, sum({size}) "
-                    f"OVER (ORDER BY share DESC, n ROWS UNBOUNDED PRECEDING) - {size} AS before "
-                    f"FROM (SELECT n, raw, sum({size}) OVER (PARTITION BY sender ORDER BY n DESC) "
-                    f"AS share FROM message)) WHERE before < ?){unread} RETURNING {_GONE}",
+                    f"WITH held AS MATERIALIZED (SELECT n, sender, {size} AS size FROM message), "
+                    "shares AS (SELECT *, sum(size) OVER (PARTITION BY sender ORDER BY n DESC) "
+                    "AS share FROM held), sums AS (SELECT *, sum(size) OVER (ORDER BY share DESC, "
+                    "n ROWS UNBOUNDED PRECEDING) AS total FROM shares) DELETE FROM message WHERE n "
+                    f"IN (SELECT n FROM sums WHERE total - size < ?){unread} RETURNING {_GONE}",
                     (total - most,),
                 ).fetchall()
             result: dict[str, Purged] = {}
