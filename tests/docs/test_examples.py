@@ -99,18 +99,27 @@ def test_a_fastapi_service(monkeypatch: pytest.MonkeyPatch) -> None:
     app = runpy.run_path(str(EXAMPLES / "fastapi_app.py"))["app"]
 
     async def use() -> None:
-        assert json.loads(await anext(answer(app, "POST", b"hello"))) == {"neighbors": 0}
-        stream = answer(app, "GET")
-        assert await anext(stream) == b"hello\n"
-        await stream.aclose()
+        streams = [answer(app, "GET") for _ in range(2)]
+        for stream in streams:
+            assert await anext(stream) == STARTED
+        posting = answer(app, "POST", b"hello")
+        assert await anext(posting) == STARTED
+        assert json.loads(await anext(posting)) == {"neighbors": 0}
+        for stream in streams:
+            assert await anext(stream) == b"hello\n"
+            await stream.aclose()
 
     asyncio.run(asyncio.wait_for(serve(app, use), PATIENCE))
+
+
+STARTED = b"started"
 
 
 async def answer(
     app: Callable[..., Any], method: str, body: bytes = b""
 ) -> AsyncGenerator[bytes, None]:
-    """The parts of the body of what an ASGI application answers to a request of /news."""
+    """`STARTED`, and the parts of the body of what an ASGI application answers to a request of
+    /news."""
     parts: asyncio.Queue[bytes] = asyncio.Queue()
     asked = False
 
@@ -124,6 +133,8 @@ async def answer(
     async def send(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.body":
             await parts.put(message["body"])
+        else:
+            await parts.put(STARTED)
 
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method,
