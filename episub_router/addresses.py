@@ -32,7 +32,8 @@ AddressFilter = Callable[[Sequence[Multiaddr]], list[Multiaddr]]
 def parse_addresses(name: str, addresses: Iterable[Multiaddr | str]) -> list[Multiaddr]:
     """`addresses` as multiaddrs.
 
-    Raises TypeError that names the argument for what is no list, ValueError for what is no address.
+    Raises TypeError that names the argument for what is no list, or has what is no address;
+    ValueError for a text that is none.
     """
     if isinstance(addresses, str | bytes | Multiaddr):
         raise TypeError(
@@ -42,6 +43,8 @@ def parse_addresses(name: str, addresses: Iterable[Multiaddr | str]) -> list[Mul
         raise TypeError(f"{name} must be a list of multiaddrs: {addresses!r}")
     found = []
     for address in addresses:
+        if not isinstance(address, str | Multiaddr):
+            raise TypeError(f"{name}: {address!r} is no multiaddr, nor the text of one")
         try:
             found.append(Multiaddr(address) if isinstance(address, str) else address)
         except Exception as error:  # whatever the parts of the text make multiaddr raise

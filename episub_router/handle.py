@@ -17,7 +17,7 @@ from episub_router.addresses import parse_addresses
 from episub_router.host import FAREWELL, LOOPBACK, EpisubHost, frames_arrive, running
 from episub_router.metrics import served
 from episub_router.net.events import EventStream
-from episub_router.pubsub import ResilientPubsub
+from episub_router.pubsub import PubsubParams, ResilientPubsub
 from episub_router.pubsub.subscription import Item, Subscription
 from episub_router.router import EpisubRouter
 from episub_router.util.checks import check_type
@@ -99,6 +99,7 @@ async def open(
     key_pair: KeyPair | None = None,
     router: EpisubRouter | None = None,
     pubsub: ResilientPubsub | None = None,
+    pubsub_params: PubsubParams | None = None,
     validator: Validator | None = None,
     history: bool | None = None,
     metrics: int | None = None,
@@ -109,7 +110,7 @@ async def open(
     `listen` (by default on this machine only; RELAY/p2p-circuit is a place at a relay), and gives
     others the addresses in `announce`, by default those that it listens at. `key_pair` is its
     identity, by default a new one. `router` brings other parameters, discoveries and the like; it
-    has its own `bootstrap`.
+    has its own `bootstrap`. `pubsub_params` are those of its `ResilientPubsub`.
 
     With `pubsub`, which runs with an `EpisubRouter`, the topic is another one of that node, and
     nothing of the above is given. `validator` judges each message, from the first on. `history` is
@@ -118,8 +119,8 @@ async def open(
 
     What the body raises comes out as itself. Leaving waits until the neighbours have what was
     published, and the goodbye: at most two seconds for each. Raises OSError for an address that
-    can't be listened at, ValueError for bad addresses and for a topic that is subscribed already,
-    NodeStopped if the node dies.
+    can't be listened at, ValueError for bad addresses, for a topic that is subscribed already and
+    for arguments that exclude each other, NodeStopped if the node dies.
     """
     check_type("router", router, EpisubRouter, optional=True)
     check_type("pubsub", pubsub, ResilientPubsub, optional=True)
@@ -127,13 +128,28 @@ async def open(
     check_type("metrics", metrics, int, optional=True)
     if not (validator is None or callable(validator)):
         raise TypeError(f"validator must be a function or None, not {type(validator).__name__}")
+    listen, announce = parse_addresses("listen", listen), parse_addresses("announce", announce)
+    if router is not None:
+        _check_none("router", bootstrap=bootstrap)
+    if pubsub is not None:
+        check_type("pubsub.router", pubsub.router, EpisubRouter)
+        _check_none(
+            "pubsub",
+            bootstrap=bootstrap,
+            listen=listen != [LOOPBACK],
+            announce=announce,
+            key_pair=key_pair,
+            router=router,
+            pubsub_params=pubsub_params,
+        )
     async with AsyncExitStack() as stack:
         if pubsub is None:
             node = EpisubHost(
                 EpisubRouter(bootstrap=bootstrap) if router is None else router,
                 key_pair=key_pair,
-                listen=parse_addresses("listen", listen),
-                announce=parse_addresses("announce", announce),
+                listen=listen,
+                announce=announce,
+                pubsub_params=pubsub_params,
             )
             await stack.enter_async_context(running(node))
             pubsub = node.pubsub
@@ -141,9 +157,9 @@ async def open(
             raise ValueError(f"{topic!r} is subscribed already: its messages would be divided")
         assert isinstance(pubsub.router, EpisubRouter)
         if metrics is not None:
-            stack.enter_context(served(metrics, pubsub, pubsub.router))
+            await stack.enter_async_context(served(metrics, pubsub, pubsub.router))
         if validator is not None:
-            pubsub.set_topic_validator(topic, validator, iscoroutinefunction(validator))
+            pubsub.set_topic_validator(topic, validator, is_async(validator))
             stack.callback(pubsub.remove_topic_validator, topic)
         subscription = await pubsub.subscribe(topic, history=history)
         handle = TopicHandle(topic, pubsub, subscription)
@@ -155,3 +171,15 @@ async def open(
             with trio.CancelScope(deadline=trio.current_time() + FAREWELL, shield=True):
                 await subscription.unsubscribe()
                 await frames_arrive(pubsub.host, handle.router, neighbors)
+
+
+def is_async(validator: Validator) -> bool:
+    """Whether `validator` is a coroutine function, or an object that is called as one."""
+    return iscoroutinefunction(validator) or iscoroutinefunction(type(validator).__call__)
+
+
+def _check_none(owner: str, **given: object) -> None:
+    """Raises ValueError for the first of `given` that isn't empty: `owner` has its own."""
+    for name, value in given.items():
+        if value:
+            raise ValueError(f"{name} and {owner} exclude each other: {owner} has its own {name}")

@@ -19,7 +19,7 @@ from episub_router.addresses import AddressFilter, check_free, dialable, is_circ
 from episub_router.net.connections.circuits import RelayPlaces
 from episub_router.net.connections.silence import socket_below
 from episub_router.net.ping import measure_rtt
-from episub_router.pubsub import ResilientPubsub
+from episub_router.pubsub import PubsubParams, ResilientPubsub
 from episub_router.router import EpisubRouter
 from episub_router.util.errors import has_cancelled, single
 from episub_router.util.load_aware import load_aware
@@ -51,6 +51,7 @@ class EpisubHost:
         key_pair: KeyPair | None = None,
         listen: Sequence[Multiaddr] = (LOOPBACK,),
         announce: Sequence[Multiaddr] = (),
+        pubsub_params: PubsubParams | None = None,
     ) -> None:
         self._listen = [address for address in listen if not is_circuit(address)]
         self._relays = RelayPlaces([address for address in listen if is_circuit(address)])
@@ -61,7 +62,7 @@ class EpisubHost:
             addrs_factory=lambda own: [*(announce or expand(own)), *self._relays.addresses],
         )
         self.router = router
-        self.pubsub = ResilientPubsub(self.host, router)
+        self.pubsub = ResilientPubsub(self.host, router, params=pubsub_params)
         self.failure: Exception | None = None
         self.stopped = trio.Event()
         self._scope = trio.CancelScope()
@@ -104,7 +105,10 @@ class EpisubHost:
         finally:
             self.pubsub.seen_messages.stop()  # its thread would stay for ever
             self.stopped.set()
-            logger.info("stopped%s", f": {self.failure!r}" if self.failure else "")
+            if self.failure is None:
+                logger.info("stopped")
+            else:
+                logger.error("stopped: %r", self.failure)
 
     def stop(self) -> None:
         """Begin to stop."""

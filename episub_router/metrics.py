@@ -7,10 +7,13 @@ docs/metrics-node.md has them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import logging
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from itertools import accumulate
 
+import trio
 from libp2p.pubsub.pubsub import Pubsub
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import (
@@ -28,11 +31,18 @@ from episub_router.pubsub.traffic import BUCKETS, KINDS
 from episub_router.router import EpisubRouter
 from episub_router.util.checks import check_type
 
+logger = logging.getLogger(__name__)
+
 _MAX_TOPICS = 256
 """Topics with series of their own; chosen: peers may name any number, and each costs a series."""
 
+_MAX_PORT = 65_535
+
 _FROM_THE_START = {reason.value: 0 for reason in (*ADVICE, Reason.ERROR)}
 """What is alerted on: Prometheus sees no increase in a series that begins with its first count."""
+
+_LABEL = re.compile(r"(?!__|(?:topic|event|kind|reason|le)$)[a-zA-Z_]\w*", re.ASCII)
+"""A name that Prometheus takes, and that no metric has a label of."""
 
 
 class NodeCollector(Collector):
@@ -56,12 +66,16 @@ class NodeCollector(Collector):
         self, pubsub: Pubsub, router: EpisubRouter, labels: Mapping[str, str] | None = None
     ) -> NodeCollector:
         """Collect the metrics of another node, too. Raises ValueError for labels of other names
-        than the first node's, or with the values of another node's."""
+        than the first node's, with the values of another node's, or named as a metric's own."""
         check_type("pubsub", pubsub, Pubsub)
         check_type("router", router, EpisubRouter)
         labels = labels or {}
         if set(labels) != set(self._names):
             raise ValueError(f"labels must be {self._names}, as for the first node: {labels}")
+        for name, value in labels.items():
+            check_type(f"the label {name}", value, str)
+            if not _LABEL.fullmatch(name):
+                raise ValueError(f"a label can't be called {name!r}")
         values = tuple(labels[name] for name in self._names)
         if values in self._nodes:
             raise ValueError(f"another node has these labels, which must tell them apart: {labels}")
@@ -91,20 +105,25 @@ class NodeCollector(Collector):
         yield delays
 
 
-@contextmanager
-def served(port: int, pubsub: Pubsub, router: EpisubRouter) -> Iterator[None]:
-    """Serve the metrics of a node at http://127.0.0.1:port/metrics. Raises OSError for an occupied
-    port."""
+@asynccontextmanager
+async def served(port: int, pubsub: Pubsub, router: EpisubRouter) -> AsyncIterator[None]:
+    """Serve the metrics of a node at http://127.0.0.1:port/metrics, where 0 is any port. Raises
+    OSError for an occupied one, ValueError for what is none."""
+    if not 0 <= port <= _MAX_PORT:
+        raise ValueError(f"metrics must be a port, from 0 to {_MAX_PORT}, not {port}")
     registry = CollectorRegistry()
     registry.register(NodeCollector(pubsub, router))
     try:
         server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
     except OSError as error:
         raise OSError(f"can't serve metrics on port {port}: {error.strerror}") from error
+    logger.info("metrics at http://127.0.0.1:%d/metrics", server.server_port)
     try:
         yield
     finally:
-        server.shutdown()
+        with trio.CancelScope(shield=True):
+            # It waits for the server's thread, for up to half a second.
+            await trio.to_thread.run_sync(server.shutdown)
         server.server_close()
 
 

@@ -53,6 +53,7 @@ from episub_router.snapshot import OverlaySnapshot, overlay_snapshot
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
 from episub_router.util.checks import check_names, check_seconds, check_type
+from episub_router.util.trio_only import check_not_asyncio
 from episub_router.wire import check_params, check_topics
 from episub_router.wire.peer_records import record_excess
 
@@ -203,6 +204,7 @@ class EpisubRouter(IPubsubRouter, Service):
 
     def overlay(self, topic: str) -> OverlaySnapshot:
         """A snapshot of `topic`; raises KeyError if this node hasn't joined it."""
+        check_not_asyncio()
         node = self._attached()
         machine = node.topics.joined(topic)
         if machine is None:
@@ -213,6 +215,7 @@ class EpisubRouter(IPubsubRouter, Service):
     def set_standing(self, peer: ID, standing: float) -> None:
         """Add `standing` to what `peer` earns by its doings, in all topics; 0 takes it back. Below
         -10 it is asked last, below -40 banned, and what is above 0 outweighs faults."""
+        check_not_asyncio()
         self._attached().topics.set_standing(peer.to_bytes(), standing)
 
     def counters(self) -> Mapping[str, int]:
@@ -240,6 +243,7 @@ class EpisubRouter(IPubsubRouter, Service):
         Raises `NotJoined` after `timeout` seconds, which says what was tried, and KeyError if
         nobody here subscribed to `topic`.
         """
+        check_not_asyncio()
         check_seconds("timeout", timeout)
         if topic not in self.mesh:
             raise _not_subscribed(topic, self.mesh)
@@ -256,12 +260,14 @@ class EpisubRouter(IPubsubRouter, Service):
         timeout: float = 5.0,  # noqa: ASYNC109 (Pubsub passes it)
     ) -> None:
         """Wait until `peer_id` is a neighbour in `topic_id`; trio.TooSlowError after `timeout`."""
+        check_not_asyncio()
         with trio.fail_after(timeout):
             while peer_id not in self.mesh.get(topic_id, ()):
                 await self.mesh_changed()
 
     async def mesh_changed(self) -> None:
         """Wait until an Episub neighbour comes or goes, or a gossipsub one comes, in any topic."""
+        check_not_asyncio()
         await self._attached().mesh.changed()
 
     async def wait_for_room(self, most: int = 16) -> None:
@@ -271,6 +277,7 @@ class EpisubRouter(IPubsubRouter, Service):
         Returns after `RouterParams.stall_timeout` at the latest; a peer that has taken nothing
         for so long doesn't count.
         """
+        check_not_asyncio()
         await self._attached().outbound.wait_for_room(most)
 
     @asynccontextmanager
@@ -473,7 +480,8 @@ def _not_subscribed(topic: str, joined: Iterable[str]) -> KeyError:
 
 def _union(one: dict[str, set[ID]], other: dict[str, set[ID]]) -> dict[str, set[ID]]:
     """Both, topic by topic."""
-    union = {topic: set(peers) for topic, peers in one.items()}
-    for topic, peers in other.items():
+    # Copies first: other threads read this, of asyncio's loop or of the metrics.
+    union = {topic: set(peers) for topic, peers in list(one.items())}
+    for topic, peers in list(other.items()):
         union.setdefault(topic, set()).update(peers)
     return union

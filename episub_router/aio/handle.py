@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from inspect import iscoroutinefunction
+from typing import cast
 
 from libp2p.crypto.keys import KeyPair
+from libp2p.custom_types import AsyncValidatorFn
 from libp2p.peer.id import ID
 from multiaddr import Multiaddr
 
@@ -18,10 +19,10 @@ from episub_router.aio.trio_thread import (
     iterate,
     thread_of_the_loop,
 )
-from episub_router.handle import Validator
+from episub_router.handle import Validator, is_async
 from episub_router.host import LOOPBACK
 from episub_router.net.events import TopicEvent
-from episub_router.pubsub import ResilientPubsub
+from episub_router.pubsub import PubsubParams, ResilientPubsub
 from episub_router.pubsub.subscription import Item
 from episub_router.router import EpisubRouter
 
@@ -74,6 +75,7 @@ async def open(
     key_pair: KeyPair | None = None,
     router: EpisubRouter | None = None,
     pubsub: ResilientPubsub | None = None,
+    pubsub_params: PubsubParams | None = None,
     validator: Validator | None = None,
     history: bool | None = None,
     metrics: int | None = None,
@@ -81,8 +83,8 @@ async def open(
     """As `episub_router.open`, for asyncio. A `validator` that is a coroutine function runs in the
     asyncio loop, another one in trio's thread."""
     thread = thread_of_the_loop()
-    if validator is not None and iscoroutinefunction(validator):
-        validator = thread.from_asyncio(validator)
+    if validator is not None and is_async(validator):
+        validator = thread.from_asyncio(cast(AsyncValidatorFn, validator))
 
     async with (
         thread.used(),
@@ -95,6 +97,7 @@ async def open(
                 key_pair=key_pair,
                 router=router,
                 pubsub=pubsub,
+                pubsub_params=pubsub_params,
                 validator=validator,
                 history=history,
                 metrics=metrics,

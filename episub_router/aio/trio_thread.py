@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar
+from inspect import isawaitable
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 from weakref import WeakKeyDictionary, finalize
 
 import trio
@@ -344,9 +345,18 @@ async def enter(make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIter
         yield value
 
 
-async def call(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Await an async function of trio's, such as a method of what `enter` gave."""
-    return await _running().call(function, *args, **kwargs)
+@overload
+async def call(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
+@overload
+async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
+async def call(function: Callable[P, Awaitable[T] | T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in trio, such as a method of what `enter` gave; an async one is awaited."""
+
+    async def run() -> T:
+        value = function(*args, **kwargs)
+        return cast(T, await value if isawaitable(value) else value)
+
+    return await _running().call(run)
 
 
 def iterate(items: AsyncIterator[T]) -> AsyncIterator[T]:

@@ -49,12 +49,31 @@ def share(text: str) -> float:
     return value
 
 
-def seconds(text: str) -> float:
-    """An argument that is a duration."""
-    value = _number(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be more than 0 seconds, not {text!r}")
-    return value
+def positive(unit: str) -> Callable[[str], float]:
+    """An argument that is a finite number above 0."""
+
+    def parse(text: str) -> float:
+        value = _number(text)
+        if not 0 < value < math.inf:
+            raise argparse.ArgumentTypeError(f"must be more than 0 {unit}, not {text!r}")
+        return value
+
+    return parse
+
+
+seconds = positive("seconds")
+
+
+def topic(text: str) -> str:
+    """An argument that is a topic."""
+    # Loaded here, since commands that have no topic needn't wait for it.
+    from episub_router.wire import check_topics
+
+    try:
+        check_topics([text])
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def _number(text: str) -> float:

@@ -1,4 +1,4 @@
-"""Leaving at Ctrl-C."""
+"""Leaving at Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ T = TypeVar("T")
 
 
 def run_until_interrupted(main: Callable[..., Awaitable[T]], *args: Any) -> T:
-    """`trio.run`, in which Ctrl-C cancels `main` where it waits, and not amid py-libp2p's code. A
-    second one interrupts at once. Raises KeyboardInterrupt."""
+    """`trio.run`, in which Ctrl-C and SIGTERM cancel `main` where it waits, and not amid
+    py-libp2p's code. A second one interrupts at once. Raises KeyboardInterrupt, or SystemExit for
+    SIGTERM."""
 
     async def guarded() -> T:
+        number: int = signal.SIGINT
         with ExitStack() as handler:
-            signals = handler.enter_context(trio.open_signal_receiver(signal.SIGINT))
+            signals = handler.enter_context(
+                trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
+            )
 
             async def heed(scope: trio.CancelScope) -> None:
-                await anext(aiter(signals))
+                nonlocal number
+                number = await anext(aiter(signals))
                 handler.close()
                 scope.cancel()
 
@@ -30,6 +35,6 @@ def run_until_interrupted(main: Callable[..., Awaitable[T]], *args: Any) -> T:
                 result = await main(*args)
                 nursery.cancel_scope.cancel()
                 return result
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
     return trio.run(guarded)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from libp2p import new_host
 from libp2p.abc import IHost, IPubsubRouter
@@ -64,16 +64,18 @@ def episub(args: Namespace) -> EpisubRouter:
         raise CommandError(str(error)) from error
 
 
-@contextmanager
-def served_metrics(port: int | None, pubsub: Pubsub, router: EpisubRouter) -> Iterator[None]:
+@asynccontextmanager
+async def served_metrics(
+    port: int | None, pubsub: Pubsub, router: EpisubRouter
+) -> AsyncIterator[None]:
     """Serve the metrics of a node on `port` of loopback, if there is one. Raises CommandError for
     an occupied port."""
     if port is None:
         yield
         return
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         try:
-            stack.enter_context(served(port, pubsub, router))
+            await stack.enter_async_context(served(port, pubsub, router))
         except OSError as error:
             raise CommandError(str(error)) from error
         yield

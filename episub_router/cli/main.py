@@ -1,6 +1,7 @@
 """`episub`: the commands, and what their ends mean to the shell.
 
-Exit status: 0 done, 1 the run failed, 2 wrong arguments, 130 interrupted with Ctrl-C.
+Exit status: 0 done, 1 the run failed, 2 wrong arguments, 130 interrupted with Ctrl-C, 143 ended by
+SIGTERM.
 """
 
 from __future__ import annotations

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from episub_router.cli.arguments import add_host_arguments, add_metrics
+from episub_router.cli.arguments import add_host_arguments, add_metrics, positive, topic, whole
 
 if TYPE_CHECKING:
     from episub_router.sds import SqliteStore
 
 _REPORT_INTERVAL = 60.0
+_MAX = 2**63 - 1
+"""SQLite's largest number."""
 
 
 def add_parser(commands: Any) -> None:
@@ -21,11 +23,13 @@ def add_parser(commands: Any) -> None:
         description="Keeps every message of every channel of the topics, and serves them over "
         "/sds/store/1.1.0.",
     )
-    parser.add_argument("topic", nargs="+", help="topics whose channels are kept")
+    parser.add_argument("topic", nargs="+", type=topic, help="topics whose channels are kept")
     parser.add_argument("--db", required=True, help="file that keeps them")
-    parser.add_argument("--max-age", type=float, help="days (default: 30)")
-    parser.add_argument("--max-size", type=int, help="bytes (default: 4 GiB)")
-    parser.add_argument("--max-messages", type=int, help="how many (default: any number)")
+    parser.add_argument("--max-age", type=positive("days"), help="days (default: 30)")
+    parser.add_argument("--max-size", type=whole(1, _MAX), help="bytes (default: 4 GiB)")
+    parser.add_argument(
+        "--max-messages", type=whole(1, _MAX), help="how many (default: any number)"
+    )
     add_host_arguments(parser)
     add_metrics(parser)
     parser.set_defaults(run=_run, refuse=parser.error)
@@ -53,8 +57,6 @@ def _run(args: argparse.Namespace) -> int:
 
 
 async def _keep(args: argparse.Namespace, store: SqliteStore) -> None:
-    from contextlib import AsyncExitStack
-
     import trio
 
     from episub_router.cli.host import episub, running_pubsub, served_metrics
@@ -65,9 +67,8 @@ async def _keep(args: argparse.Namespace, store: SqliteStore) -> None:
     async with (
         running_pubsub(args, router) as pubsub,
         trio.open_nursery() as nursery,
-        AsyncExitStack() as stack,
+        served_metrics(args.metrics, pubsub, router),
     ):
-        stack.enter_context(served_metrics(args.metrics, pubsub, router))
         for address in pubsub.host.get_addrs():
             print(f"* listening on {address}", flush=True)
         if args.verbose:

@@ -11,11 +11,13 @@ from collections import Counter
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
+from inspect import isawaitable, iscoroutine
 from typing import Any, cast
 
 import trio
 from google.protobuf.message import DecodeError
 from libp2p.abc import IHost, INetStream, IPubsubRouter
+from libp2p.custom_types import SyncValidatorFn, ValidatorFn
 from libp2p.exceptions import ParseError, ValidationError
 from libp2p.io.exceptions import IOException, MessageTooLarge
 from libp2p.network.connection.exceptions import RawConnError
@@ -60,6 +62,15 @@ _MAX_LEFT = 1024
 
 def _nothing(*_: object) -> None:
     """For routers that aren't notified."""
+
+
+def _validity(validator: SyncValidatorFn, forwarder: ID, msg: Message) -> bool:
+    valid: Any = validator(forwarder, msg)
+    if isawaitable(valid):
+        if iscoroutine(valid):
+            valid.close()
+        raise TypeError(f"the validator {validator!r} must be a coroutine function to be awaited")
+    return bool(valid)
 
 
 class ResilientPubsub(BackpressurePubsub):
@@ -278,6 +289,15 @@ class ResilientPubsub(BackpressurePubsub):
             if self._pushes is not None:
                 self._pushes.overtaken(msg)
 
+    def set_topic_validator(
+        self, topic: str, validator: ValidatorFn, is_async_validator: bool
+    ) -> None:
+        """As in `Pubsub`, but a synchronous validator that returns an awaitable refuses the
+        message with a TypeError; there it accepts all, since an awaitable is true."""
+        if not is_async_validator:
+            validator = partial(_validity, cast(SyncValidatorFn, validator))
+        super().set_topic_validator(topic, validator, is_async_validator)
+
     async def validate_msg(self, msg_forwarder: ID, msg: Message) -> None:
         """As in `Pubsub`; what comes of it is traced."""
         self._validators.verified(msg)
@@ -326,6 +346,7 @@ class ResilientPubsub(BackpressurePubsub):
 
     async def unsubscribe(self, topic_id: str) -> None:
         """As in `Pubsub`; the topic's count in `lagging` goes with the subscription."""
+        check_not_asyncio()
         if topic_id in self.topic_ids:
             put_last(self._left, topic_id, None, _MAX_LEFT)
             if self.trace is not None:

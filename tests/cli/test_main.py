@@ -11,6 +11,7 @@ import pytest
 import trio
 import trio.testing
 
+from episub_router.cli import report
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.demo import command as demo
 from episub_router.cli.farewell import run_until_interrupted
@@ -58,6 +59,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["node", "--topic", "t", "--listen", "here"], "--listen: must be like /ip4/127.0.0.1"),
         (["top", "--topic", "t", "--listen", "/p2p-circuit"], "`episub node` alone listens there"),
         (["node", "--topic", "t", "--listen", "/ip4/127.0.0.1/udp/1/quic-v1"], "--listen"),
+        (["node", "--topic", ""], "--topic: a topic must take 1 to 1024 bytes of UTF-8, not 0"),
+        (["top", "--topic", "t" * 2000], "--topic: a topic must take 1 to 1024 bytes"),
+        (["store", "t", "", "--db", "x"], "topic: a topic must take 1 to 1024 bytes"),
+        (["chat", "--room", "\udcff"], "--room: 'utf-8' codec can't encode"),
+        (["store", "t", "--db", "x", "--max-age", "-1"], "--max-age: must be more than 0 days"),
+        (["store", "t", "--db", "x", "--max-size", "0"], "--max-size: must be a whole number"),
+        (["store", "t", "--db", "x", "--max-messages", "1e3"], "--max-messages: must be a whole"),
     ],
 )
 def test_wrong_arguments_are_named_in_one_line(
@@ -123,18 +131,38 @@ def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         main(["demo"])
 
 
-def test_ctrl_c_comes_where_the_command_waits() -> None:
+@pytest.mark.parametrize(
+    ("number", "ends"), [(signal.SIGINT, KeyboardInterrupt()), (signal.SIGTERM, SystemExit(143))]
+)
+def test_a_signal_comes_where_the_command_waits(
+    number: signal.Signals, ends: BaseException
+) -> None:
     """And not amid a step, which may be py-libp2p's."""
     steps: list[str] = []
 
     async def command() -> None:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         steps.append("ended its step")
         await trio.sleep_forever()
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(type(ends)) as raised:
         run_until_interrupted(command)
+    assert raised.value.args == ends.args
     assert steps == ["ended its step"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "extra"), [(["jinja2", "vl_convert"], "report"), (["pyspark"], "report")]
+)
+def test_a_report_names_the_extra_that_has_all_that_is_missing(
+    installed: list[str],
+    extra: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(report, "find_spec", lambda name: name in installed or None)
+    assert main(["report", "run", "--out", "page.html"]) == 1
+    assert f"pip install 'episub-router[{extra}]'" in capsys.readouterr().err
 
 
 def test_a_second_ctrl_c_interrupts_at_once() -> None:

@@ -20,6 +20,7 @@ from episub_router.cli.node.lines import HEAD, for_each_line
 from episub_router.cli.node.output import PlainOutput, bar, printable
 from episub_router.cli.node.run import MAX_LINE
 from tests.cli.processes import PATIENCE, node_process
+from tests.docs.snippets import ROOT
 from tests.hosts import free_port
 
 hosts = pytest.mark.hosts
@@ -108,6 +109,28 @@ async def test_stay_goes_on_after_the_input_until_interrupted() -> None:
             assert (await relay.event("delivered"))["text"] == "anybody there?"
         relay.process.send_signal(signal.SIGINT)
         assert await relay.exit_status() == 130
+
+
+@hosts
+async def test_a_service_manager_ends_it() -> None:
+    async with node_process("--stay") as one:
+        [address] = (await one.event("listening"))["addresses"]
+        async with node_process("--stay", "--bootstrap", address) as other:
+            for node in (one, other):
+                await node.event("peer-up")
+            one.process.send_signal(signal.SIGTERM)
+            assert (await other.event("peer-down"))["reason"] == "left"
+            status = await one.exit_status()
+    unit = (ROOT / "docs" / "deployment.md").read_text()
+    assert f"SuccessExitStatus={status}\n" in unit
+
+
+@hosts
+async def test_the_address_that_others_are_given() -> None:
+    announced = "/dns4/news.example.org/tcp/4001"
+    async with node_process("--announce", announced) as node:
+        listening = await node.event("listening")
+        assert listening["addresses"] == [f"{announced}/p2p/{listening['peer']}"]
 
 
 @hosts

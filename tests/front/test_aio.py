@@ -20,7 +20,16 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import Message
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router import EpisubRouter, Joined, NodeStopped, NotJoined, ResilientPubsub, aio
+from episub_router import (
+    EpisubRouter,
+    Joined,
+    Lagged,
+    NodeStopped,
+    NotJoined,
+    PubsubParams,
+    ResilientPubsub,
+    aio,
+)
 from episub_router.aio.trio_thread import MOST_FETCHED, Iteration, thread_of_the_loop
 from episub_router.pubsub.subscription import Item
 from tests.children import child
@@ -162,14 +171,20 @@ def test_a_node_that_dies_ends_the_body() -> None:
     run(main)
 
 
-def test_a_validator_of_asyncio_s() -> None:
-    async def main() -> None:
-        async def is_a_number(_: ID, message: Message) -> bool:
-            await asyncio.sleep(0.001)
-            return message.data.isdigit()
+@pytest.mark.parametrize("is_object", [False, True])
+def test_a_validator_of_asyncio_s(is_object: bool) -> None:
+    async def is_a_number(_: ID, message: Message) -> bool:
+        await asyncio.sleep(0.001)
+        return message.data.isdigit()
 
+    class IsANumber:
+        async def __call__(self, forwarder: ID, message: Message) -> bool:
+            return await is_a_number(forwarder, message)
+
+    async def main() -> None:
+        validator = IsANumber() if is_object else is_a_number
         async with (
-            aio.open("numbers", validator=is_a_number) as one,
+            aio.open("numbers", validator=validator) as one,
             aio.open("numbers", bootstrap=one.addresses) as two,
         ):
             for topic in (one, two):
@@ -304,13 +319,67 @@ def test_a_trio_that_can_not_start() -> None:
 
 
 @pytest.mark.parametrize("pubsub_class", [ResilientPubsub, Pubsub])
-def test_trio_s_api_under_asyncio_says_what_to_use(pubsub_class: type[Pubsub]) -> None:
+def test_trio_s_classes_under_asyncio_say_what_to_use(pubsub_class: type[Pubsub]) -> None:
     async def main() -> None:
         with pytest.raises(RuntimeError, match=r"use episub_router\.aio"):
             pubsub_class(new_host(), EpisubRouter())
+
+    run(main)
+
+
+def test_trio_s_methods_under_asyncio_say_what_to_use() -> None:
+    async def main() -> None:
         async with aio.open("news") as topic:
-            with pytest.raises(RuntimeError, match=r"use episub_router\.aio"):
-                await topic.pubsub.publish("news", b"hello")
+            router, pubsub, me = topic.router, topic.pubsub, topic.pubsub.my_id
+            for use in (
+                lambda: pubsub.publish("news", b"hello"),
+                lambda: pubsub.subscribe("sport"),
+                lambda: pubsub.unsubscribe("news"),
+                lambda: router.joined("news"),
+                lambda: router.wait_for_mesh(me, "news"),
+                lambda: router.mesh_changed(),
+                lambda: router.wait_for_room(),
+            ):
+                with pytest.raises(RuntimeError, match=r"use episub_router\.aio"):
+                    await asyncio.wait_for(cast(Any, use)(), PATIENCE)
+            for use_now in (
+                lambda: router.overlay("news"),
+                lambda: router.set_standing(me, 1.0),
+            ):
+                with pytest.raises(RuntimeError, match=r"use episub_router\.aio"):
+                    cast(Any, use_now)()
+
+    run(main)
+
+
+def test_a_function_that_is_not_async_is_called_in_trio() -> None:
+    async def main() -> None:
+        async with aio.open("news") as topic:
+            assert (await aio.call(topic.router.overlay, "news")).topic == "news"
+            await aio.call(topic.router.set_standing, topic.pubsub.my_id, 1.0)
+
+    run(main)
+
+
+def test_a_reader_that_is_behind_is_told_what_it_missed() -> None:
+    async def main() -> None:
+        async with aio.open("news", pubsub_params=PubsubParams(subscription_buffer=1)) as topic:
+
+            async def flood() -> None:
+                # Without a checkpoint between them, so that nothing is fetched meanwhile; the
+                # first goes to the reader itself if that waits already.
+                for number in range(9):
+                    message = Message(data=bytes([number]), topicIDs=["news"])
+                    topic.pubsub.notify_subscriptions(message)
+
+            await aio.call(flood)
+            assert data(await anext(topic)) == b"\0"
+            item = await anext(topic)
+            if isinstance(item, Message):
+                assert item.data == b"\1"
+                assert await anext(topic) == Lagged(7)
+            else:
+                assert item == Lagged(8)
 
     run(main)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -110,6 +111,18 @@ async def test_publish_waits_for_room_and_then_goes_on() -> None:
             await done.wait()
             await readers.all_have([b"%d" % number for number in range(300)])
             assert count(publisher, Reason.BACKLOG_FULL) == 0
+
+
+async def test_the_log_says_who_holds_up_publishing(caplog: pytest.LogCaptureFixture) -> None:
+    async with one_that_takes_nothing(PATIENT) as (publisher, receiver, stream):
+        with (
+            caplog.at_level(logging.INFO, "episub_router.net.publish_room"),
+            pytest.raises(PublishTimeout),
+        ):
+            await publish_without_end(publisher.pubsub.publish, timeout=1.5)
+        [line] = [each.getMessage() for each in caplog.records if "held up" in each.getMessage()]
+        assert f"messages wait for {receiver.id}" in line
+        stream.open.set()
 
 
 async def test_waiting_ends_with_an_error_of_its_own_and_nothing_is_delivered() -> None:

@@ -45,6 +45,15 @@ def test_several_nodes_in_one_registry() -> None:
         collector.add(two, two_router)
     with pytest.raises(TypeError, match="router must be an EpisubRouter, not NoneType"):
         NodeCollector(one, None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="the label node must be a str, not int"):
+        NodeCollector(one, one_router, {"node": 1})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("name", ["topic", "event", "kind", "reason", "le", "", "a b", "__name__"])
+def test_a_label_that_a_metric_has_or_prometheus_does_not_take(name: str) -> None:
+    router = EpisubRouter()
+    with pytest.raises(ValueError, match=f"a label can't be called '{name}'"):
+        NodeCollector(ResilientPubsub(new_host(), router), router, {name: "a"})
 
 
 @pytest.mark.hosts

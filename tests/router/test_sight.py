@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 import trio
+from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
 from trio.testing import MockClock
@@ -39,6 +41,21 @@ async def next_of(events: Any, kind: type) -> Any:
             if isinstance(event, kind):
                 return event
     raise AssertionError("the events ended")
+
+
+def test_neighbours_are_read_while_another_thread_joins_topics() -> None:
+    """As the metrics and an asyncio loop read them."""
+    router = EpisubRouter()
+    ResilientPubsub(new_host(), router)
+    neighbors = cast(Any, router._attached().mesh.neighbors)
+
+    class Joining:
+        def __iter__(self) -> Iterator[ID]:
+            neighbors[f"topic {len(neighbors)}"] = set()
+            return iter([SOMEBODY])
+
+    neighbors[TOPIC] = Joining()
+    assert router.mesh[TOPIC] == {SOMEBODY}
 
 
 @pytest.mark.hosts

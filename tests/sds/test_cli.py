@@ -22,7 +22,7 @@ from episub_router.cli.main import main
 from episub_router.sds import ChannelMessage, SdsChannel, SqliteStore
 from tests.children import trio_child
 from tests.forking import ForkedProcess, forked
-from tests.hosts import running_nodes
+from tests.hosts import free_port, running_nodes
 from tests.sds.sqlite import sqlite_limit
 
 pytestmark = pytest.mark.hosts
@@ -193,6 +193,21 @@ async def test_a_store_node_bridges_members_that_never_meet(tmp_path: Path) -> N
             "chat", "--name", "bob", "--room", "r", "--bootstrap", address
         ) as second:
             await second.wait_for("ann: is anybody there?")
+
+
+async def test_a_store_node_serves_metrics_and_ends_as_a_service(tmp_path: Path) -> None:
+    keeper = ["r", "--db", f"{tmp_path}/keeper.db", "--key", f"{tmp_path}/keeper"]
+    port = free_port()
+    async with terminal("store", *keeper, "--metrics", str(port)) as store:
+        await address_of(store)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+            answer = b"".join([part async for part in stream])
+        assert b'episub_events_total{event="' in answer
+        store.process.send_signal(signal.SIGTERM)
+        with trio.fail_after(PATIENCE):
+            assert await store.process.wait() == 143
+    assert "keeper.db-wal" not in os.listdir(tmp_path)  # it was closed
 
 
 def test_what_cannot_work_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from episub_router.cli.arguments import add_host_arguments
+from episub_router.cli.arguments import add_host_arguments, topic
 
 
 def add_parser(commands: Any) -> None:
@@ -18,7 +18,7 @@ def add_parser(commands: Any) -> None:
         "last line, /log shows the room in the order that all members agree on, /quit leaves. "
         "With --db and --key the room survives being killed.",
     )
-    parser.add_argument("--room", default="lobby", help="topic (default: %(default)s)")
+    parser.add_argument("--room", default="lobby", type=topic, help="topic (default: %(default)s)")
     parser.add_argument("--name", default="anonymous", help="shown to others")
     parser.add_argument("--db", help="file that keeps the room")
     add_host_arguments(parser)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from episub_router.cli.arguments import add_announce, add_metrics, seconds
+from episub_router.cli.arguments import add_announce, add_metrics, seconds, topic
 
 _DESCRIPTION = """\
 Run one host in one topic. Lines on standard input are published; messages of
@@ -34,7 +34,7 @@ on a line of standard output:
 
 Each also has "event" and "topic"; "base64" takes the place of "text" for
 what is not UTF-8. Exit status: 0 at the end of input, 1 if the host can't
-run or lines were not published, 130 after Ctrl-C.
+run or lines were not published, 130 after Ctrl-C, 143 after SIGTERM.
 """
 _LOOPBACK = "/ip4/127.0.0.1/tcp/0"
 
@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--topic", required=True, metavar="TOPIC", help="the topic to join")
+    add("--topic", required=True, type=topic, metavar="TOPIC", help="the topic to join")
     add(
         "--listen",
         action="append",

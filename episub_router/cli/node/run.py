@@ -89,7 +89,7 @@ async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int
                 await nursery.start(node.run)
             except OSError as error:
                 raise CommandError(str(error)) from error
-            with served_metrics(config.metrics, node.pubsub, router):
+            async with served_metrics(config.metrics, node.pubsub, router):
                 status = await _Session(config, output, node).run(input_fd)
             nursery.cancel_scope.cancel()
         if node.pubsub.trace is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from episub_router.cli.arguments import add_host_arguments, seconds
+from episub_router.cli.arguments import add_host_arguments, seconds, topic
 
 
 def add_parser(commands: Any) -> None:
@@ -17,7 +17,9 @@ def add_parser(commands: Any) -> None:
         "trees, rates and losses, until Ctrl-C. Where standard output is no terminal, each view "
         "follows the one before it.",
     )
-    parser.add_argument("--topic", required=True, metavar="TOPIC", help="the topic to join")
+    parser.add_argument(
+        "--topic", required=True, type=topic, metavar="TOPIC", help="the topic to join"
+    )
     parser.add_argument(
         "--interval",
         type=seconds,
