@@ -34,7 +34,7 @@ test:
 
 suite:
 	@nice -n 15 $(MAKE) --no-print-directory lint
-	nice -n 15 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet or spark_processes)" tests $(INTEROP_PART) --without rust)
+	PATH="$(CURDIR)/$(PROMETHEUS)/usr/bin:$$PATH" nice -n 15 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet or spark_processes)" tests $(INTEROP_PART) --without rust)
 
 upstream: $(VENV)/.installed-dev
 	$(BIN)/pytest -m quiet tests/upstream
@@ -79,8 +79,13 @@ shadow: SCENARIO := interop/shadow/scenarios/six.toml
 shadow: $(VENV)/.installed-dev
 	$(BIN)/python -m interop.shadow $(SCENARIO) $(ARGS)
 
-# What namespaces are made with. Only CI installs it; elsewhere what needs it is skipped, with a line.
+# What namespaces are made with, and promtool. Only CI gets them; elsewhere what needs them is skipped,
+# with a line.
+PROMETHEUS := build/prometheus
 testbed-tools:
+	@test -z "$${CI:-}" || test -d $(PROMETHEUS) || command -v promtool >/dev/null || \
+	  { mkdir -p $(PROMETHEUS) && apt-get -qq update && cd $(PROMETHEUS) && \
+	  apt-get -qq download prometheus && dpkg -x prometheus_*.deb .; } || true
 	@test -z "$${CI:-}" || { command -v ip && command -v nft; } >/dev/null || \
 	  { apt-get -qq update && apt-get -qq install -y iproute2 nftables libfaketime; } || true
 

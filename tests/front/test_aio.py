@@ -32,6 +32,7 @@ from episub_router import (
 )
 from episub_router.aio.trio_thread import MOST_FETCHED, Iteration, thread_of_the_loop
 from episub_router.pubsub.subscription import Item
+from episub_router.sds import SdsChannel
 from tests.children import child
 from tests.docs.snippets import ROOT, snippets
 from tests.hosts import PATIENCE
@@ -339,6 +340,7 @@ def test_trio_s_methods_under_asyncio_say_what_to_use() -> None:
                 lambda: router.wait_for_mesh(me, "news"),
                 lambda: router.mesh_changed(),
                 lambda: router.wait_for_room(),
+                lambda: SdsChannel(pubsub, "room").__aenter__(),
             ):
                 with pytest.raises(RuntimeError, match=r"use episub_router\.aio"):
                     await asyncio.wait_for(cast(Any, use)(), PATIENCE)

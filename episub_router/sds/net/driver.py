@@ -40,6 +40,7 @@ from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store import SegmentPlaces, SqliteStore, StoreFullError
 from episub_router.sds.store.values import Purged
 from episub_router.sds.wire import Codec, attach_origin
+from episub_router.util.trio_only import check_not_asyncio
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -433,6 +434,7 @@ class Entered:
     def _run(self) -> AbstractAsyncContextManager[None]: ...
 
     async def __aenter__(self) -> Self:
+        check_not_asyncio()
         self._running = self._run()
         await self._running.__aenter__()
         return self
