@@ -46,7 +46,7 @@ def parted(apart: set[str], *, silent: bool, lost: int) -> Made:
     return made
 
 
-GONE, BACK, HEALED = 100, 160, 140
+GONE, BACK, HEALED = 101, 160, 140
 
 
 def sparse(apart: set[str], *, until: float, cut: bool) -> Made:

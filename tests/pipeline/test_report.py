@@ -71,6 +71,12 @@ def test_the_faults_that_took_the_most_nodes() -> None:
     assert [row["time"] for row in queries.largest(faults, 4)] == [6, 13, 20, 27]
 
 
+def test_the_faults_that_cost_the_most() -> None:
+    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+    rows = [{"begin": at, "peers": [], "late": at % 5, "lost": at % 3} for at in range(100)]
+    assert [row["begin"] for row in queries.largest(rows, 4, *queries.COST)] == [14, 29, 44, 59]
+
+
 def test_a_step_of_a_distribution_has_its_last_row() -> None:
     queries = pytest.importorskip("episub_router.pipeline.report.queries")
     rows = rows_of("millisecond share", [(ms, (ms + 1) / 100) for ms in range(100)])

@@ -96,7 +96,8 @@ def evidence(
     """
     troubles = troubles.where("judged")
     messages = F.broadcast(troubles.select("run", "message").distinct())
-    pairs = troubles.select("run", "message", F.col("peer").alias("remote"))
+    of_pair = ["run", "message", "remote"]
+    pairs = troubles.withColumnRenamed("peer", "remote").select(*of_pair), of_pair, "left_semi"
     runs = F.broadcast(
         spans.selectExpr("run", "`end` AS over")
         .join(troubles.select("run").distinct(), "run")
@@ -132,18 +133,14 @@ def evidence(
         _rows("'trouble'", troubles, a="source", b="peer", first="published", last="delivered"),
         _rows("'delivery'", deliveries.join(messages, ["run", "message"]), a="parent", b="peer",
               first="time"),
-        _rows("if(direction = 'send', 'sent', direction)", sent.join(*_of(pairs)), a="peer",
+        _rows("if(direction = 'send', 'sent', direction)", sent.join(*pairs), a="peer",
               b="remote", first="time"),
-        _rows("'asked'", asked.join(*_of(pairs)), a="remote", b="peer", first="time"),
+        _rows("'asked'", asked.join(*pairs), a="remote", b="peer", first="time"),
         _rows("kind", _unbroken(seen.unionByName(began), params)),
         _rows("'start'", started, a="peer", first="time"),
         _rows("'dropped'", dropped.distinct().join(runs, "run"), a="peer"),
         _rows("'sends'", runs.where("sent")),
     ))  # fmt: skip
-
-
-def _of(pairs: DataFrame) -> tuple[DataFrame, list[str], str]:
-    return pairs, ["run", "message", "remote"], "left_semi"
 
 
 _SEEN = (

@@ -10,7 +10,7 @@ from episub_router.pipeline.report.comparison import mean_of
 from episub_router.pipeline.report.model import Report, Row, Run
 from episub_router.pipeline.report.notes import notes
 from episub_router.pipeline.report.params import ReportParams
-from episub_router.pipeline.report.queries import costliest
+from episub_router.pipeline.report.queries import COST, largest
 from episub_router.pipeline.report.rows import RunRows, spreads
 
 
@@ -87,7 +87,7 @@ def _side(runs: Sequence[Run], alone: bool, most: int) -> Run:
             rest={name: (mean_of if name.startswith("latency") else sum)([r[name] for r in rests])
                   for name in (*topic.rest,) if name != "topic"},
         ))  # fmt: skip
-    faults = costliest((fault for run in runs for fault in run.faults), most)
+    faults = largest((fault for run in runs for fault in run.faults), most, *COST)
     return replace(chosen, topics=topics, replicas=[run.name for run in others], faults=faults)
 
 

@@ -74,16 +74,16 @@ def most_frequent(losses: Iterable[Row], most: int) -> list[Row]:
     ]
 
 
-def largest(faults: Iterable[Row], most: int) -> list[Row]:
-    """Those that took the most nodes, in the order of time."""
-    chosen = sorted(faults, key=lambda row: (-row["nodes"], row["time"]))[:most]
-    return ordered(chosen, "time")
+def largest(
+    faults: Iterable[Row], most: int, by: Sequence[str] = ("nodes",), at: str = "time"
+) -> list[Row]:
+    """Those that took the most nodes, or the most of what `by` counts, in the order of time."""
+    chosen = sorted(faults, key=lambda row: (-sum(row[name] for name in by), row[at]))[:most]
+    return ordered(chosen, at)
 
 
-def costliest(faults: Iterable[Row], most: int) -> list[Row]:
-    """Those for which the most was lost and late, in the order of time."""
-    chosen = sorted(faults, key=lambda row: -row["lost"] - row["late"])[:most]
-    return ordered(chosen, "begin", "peers")
+COST = ("late", "lost"), "begin"
+"""What a row of the table `faults` cost, and its time."""
 
 
 def thinned(cdf: Iterable[Row], points: int) -> list[Row]:

@@ -78,7 +78,7 @@ class RunRows:
             topics_left_out=left_out,
             faults=[fault | {at: self._since(fault[of]) for at, of in times.items()}
                     | {"run": self._name}
-                    for fault in queries.costliest(rows("faults"), params.points)],
+                    for fault in queries.largest(rows("faults"), params.points, *queries.COST)],
             groups=queries.of_traits(
                 rows("groups"), rows("traits", layer=SILVER), peers, params.reasons
             ),
