@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from inspect import iscoroutinefunction
@@ -168,9 +169,13 @@ async def open(
             await frames_arrive(pubsub.host, handle.router, handle.neighbors)
         finally:
             neighbors = handle.neighbors
+            # Who cancels has mostly stopped the node, too.
+            if trio.current_effective_deadline() == -math.inf:
+                neighbors = ()
             with trio.CancelScope(deadline=trio.current_time() + FAREWELL, shield=True):
                 await subscription.unsubscribe()
-                await frames_arrive(pubsub.host, handle.router, neighbors)
+                if neighbors:
+                    await frames_arrive(pubsub.host, handle.router, neighbors)
 
 
 def is_async(validator: Validator) -> bool:

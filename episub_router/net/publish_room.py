@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 
@@ -16,6 +16,7 @@ from episub_router.net.outbound import FLUSH_INTERVAL
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import RemotePeer
 from episub_router.publishing import BacklogFull, PublishTimeout
+from episub_router.util.bounded import put_last
 from episub_router.util.keyed_locks import KeyedLocks
 from episub_router.util.params import Rate
 from episub_router.util.token_buckets import TokenBuckets
@@ -67,13 +68,15 @@ class PublishRoom:
         self._may_cut = may_cut
         self._ask = query
         self._sources: list[Callable[[str], Iterable[RemotePeer]]] = []
-        self._turns: KeyedLocks[tuple[str, ...]] = KeyedLocks()
-        """Held by the first that waits for room in these topics."""
+        self._turns: KeyedLocks[str] = KeyedLocks()
+        """Held by the first that waits for room in a topic."""
         # Time grows back while it is spent.
         at_once = int(_MILLISECONDS * params.stall_timeout * (1 - _WAIT_SHARE))
         allowed = Rate(_MILLISECONDS * _WAIT_SHARE, at_once)
         self._waits: TokenBuckets[bytes] = TokenBuckets(allowed, _MAX_PEERS)
         """How long each receiver may still hold up those that keep up."""
+        self._spent_until: dict[bytes, float] = {}
+        """Up to when that was taken from it."""
         self._messages = 0
         self._bytes = 0
         """Admitted, and not in the backlogs yet."""
@@ -94,7 +97,7 @@ class PublishRoom:
         `timeout` is in seconds, None for `publish_timeout`, and 0 to raise BacklogFull at once.
         Raises PublishTimeout.
         """
-        if tuple(topics) in self._turns or self._blocking(topics, size):
+        if any(topic in self._turns for topic in topics) or self._blocking(topics, size):
             self._query(topics, size, late=True)
             if timeout is not None and timeout <= 0:
                 raise BacklogFull(f"no room to publish: {self._fullest(topics)}")
@@ -111,7 +114,9 @@ class PublishRoom:
     async def _wait(self, topics: Sequence[str], size: int, seconds: float) -> None:
         log_at = trio.current_time() + _HELD_UP
         with trio.move_on_after(seconds) as scope:
-            async with self._turns.held(tuple(topics)):
+            async with AsyncExitStack() as turns:
+                for topic in sorted(set(topics)):
+                    await turns.enter_async_context(self._turns.held(topic))
                 # Pubsub's queues can't be awaited.
                 while blocking := self._blocking(topics, size):
                     self._query(topics, size, late=True)
@@ -123,7 +128,10 @@ class PublishRoom:
                         logger.info("publishing is held up: %s", self._fullest(topics))
                     if len(blocking) < len(self._receivers(topics)):
                         for peer in blocking:
-                            self._waits.spend(peer.key, now, _MILLISECONDS * (now - since))
+                            # Once, however many topics wait for it.
+                            begin = max(since, self._spent_until.get(peer.key, since))
+                            self._waits.spend(peer.key, now, _MILLISECONDS * (now - begin))
+                            put_last(self._spent_until, peer.key, now, _MAX_PEERS)
         if scope.cancelled_caught:
             raise PublishTimeout(
                 f"no room to publish within {round(seconds, 3):g} s: {self._fullest(topics)}"

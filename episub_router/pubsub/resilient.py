@@ -83,6 +83,9 @@ class ResilientPubsub(BackpressurePubsub):
     here, and `trace` is where others can add to it. Everything else is the interface of `Pubsub`.
     """
 
+    opens_one_stream = True
+    """For routers: `ensure_peer_stream` waits for a stream that is being opened."""
+
     def __init__(
         self,
         host: IHost,

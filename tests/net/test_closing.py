@@ -64,4 +64,4 @@ async def test_a_connection_that_ended_leaves_room_for_another() -> None:
             await connect(a, b)
             assert len(connections(b, a)) == 1
             await a.host.disconnect(b.id)
-            await eventually(lambda: not connections(b, a))
+            await eventually(lambda: network._inbound_limiter.available_tokens == 1)

@@ -90,3 +90,23 @@ async def test_a_topic_without_room_holds_up_no_other(autojump_clock: MockClock)
             async with room.reserve(["full"], MESSAGE, 0):
                 pass
         nursery.cancel_scope.cancel()
+
+
+async def test_a_receiver_of_several_topics_is_waited_for_as_long_as_one_of_one(
+    autojump_clock: MockClock,
+) -> None:
+    room = PublishRoom(RouterParams(), lambda *_: False, lambda *_: True)
+    slow, idle = receiver(b"slow"), receiver(b"idle")
+    slow.send_window.note_sent(2**30)
+    room.add_receivers(lambda topic: [slow, idle])
+    admitted = []
+
+    async def publish(topic: str) -> None:
+        async with room.reserve([topic], MESSAGE, None):
+            admitted.append(trio.current_time() - since)
+
+    since = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for topic in ("one", "two", "three"):
+            nursery.start_soon(publish, topic)
+    assert min(admitted) > 0.7 * RouterParams().stall_timeout

@@ -35,10 +35,12 @@ async def test_a_megabyte(kind: str) -> None:
         before = thread_time()
         steps = Steps()
         trio.lowlevel.add_instrument(steps)
-        await suffer(victim, hostile.id, data)
-        trio.lowlevel.remove_instrument(steps)
+        try:
+            await suffer(victim, hostile.id, data)
+        finally:
+            trio.lowlevel.remove_instrument(steps)
+            gc.unfreeze()
         spent = thread_time() - before
-        gc.unfreeze()
         print(
             f"{kind}: {len(data):,} bytes, {spent:.2f} s of CPU, {steps.longest:.3f} at a stretch, "
             f"{dict(victim.pubsub.drops)}"  # type: ignore[attr-defined]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import suppress
 from typing import Any
 
 import trio
 from libp2p.abc import IMuxedConn, INetConn
-from libp2p.io.exceptions import IOException
 
 from episub_router.net.connections.silence import socket_below
 
@@ -29,22 +29,17 @@ async def close_within(connection: INetConn, seconds: float) -> None:
         nursery.cancel_scope.cancel()
 
 
-def write_whole(connection: IMuxedConn, seconds: float) -> None:
-    """Have a write that has begun go on when its task is cancelled, for `seconds` at most: after a
-    part of a Noise message, or one that was counted and not sent, the other end can't decrypt
-    anything."""
+def write_whole(connection: IMuxedConn) -> None:
+    """Have a write that has begun go on when its task is cancelled: after part of a Noise message,
+    or one that was counted and not sent, the other end can't decrypt anything. Only where the
+    kernel ends a connection that takes nothing (`notice_silence`)."""
     secured: Any = getattr(connection, "secured_conn", None)
-    if secured is None:
-        return  # QUIC
+    if secured is None or not hasattr(socket, "TCP_USER_TIMEOUT"):
+        return
     write = secured.write
 
     async def whole(data: bytes) -> None:
-        with trio.move_on_after(seconds) as scope:
-            scope.shield = True
+        with trio.CancelScope(shield=True):
             await write(data)
-        if scope.cancelled_caught:
-            if (found := socket_below(connection)) is not None:
-                found.close()
-            raise IOException(f"the peer has taken nothing for {seconds:g} s")
 
     secured.write = whole

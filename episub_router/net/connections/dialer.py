@@ -115,7 +115,9 @@ class Dialer(PeerListener):
         self, peer: RemotePeer, writable: trio.Event, for_others: bool
     ) -> Reason:
         """Return when `writable` is set, or why it isn't."""
-        seconds = _HELD
+        # Others would open a second stream, and lose what waits for the first.
+        opens_one = getattr(self._pubsub, "opens_one_stream", False)
+        seconds = _HELD if opens_one else STREAM_TIMEOUT
         if not self._peers.is_connected(peer.id):
             seconds = STREAM_TIMEOUT
             if self._under_way > _MAX_REQUESTS:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
+from weakref import WeakSet
 
 import trio
 from libp2p.abc import IHost, INetConn, INetwork, INotifee
@@ -20,13 +21,16 @@ from libp2p.rcmgr import Direction
 
 from episub_router.net.connections.closing import close_within, write_whole
 from episub_router.net.connections.moved import MovedPeers
-from episub_router.net.connections.silence import notice_silence
+from episub_router.net.connections.silence import notice_silence, socket_below
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
 from episub_router.net.ping import PING_PROTOCOL
 
 _CLOSE_TIMEOUT = 5.0
 """Seconds; py-libp2p's close takes 0.2."""
+
+_GIVEN_BACK: WeakSet[INetConn] = WeakSet()
+"""Connections that ended; a host may have had another router before, which is notified, too."""
 
 _IGNORED = frozenset(
     {PROTOCOL_ID, PING_PROTOCOL, TProtocol("/ipfs/id/1.0.0"), TProtocol("/ipfs/id/push/1.0.0")}
@@ -100,7 +104,7 @@ class ConnectionNotifee(INotifee):
     async def connected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("connected"):
             probed = notice_silence(conn.muxed_conn, self._silence_timeout)
-            write_whole(conn.muxed_conn, self._silence_timeout)
+            write_whole(conn.muxed_conn)
             outbound = _is(conn, Direction.OUTBOUND)
             self._peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
             await self._moved.connected(network, conn)
@@ -108,14 +112,20 @@ class ConnectionNotifee(INotifee):
     async def disconnected(self, network: INetwork, conn: INetConn) -> None:
         with self._guard("disconnected"):
             self._peers.connection_closed(conn.muxed_conn.peer_id)
-            # libp2p 0.8.1 counts an inbound connection against its limit until the host stops.
-            if _is(conn, Direction.INBOUND) and hasattr(network, "_inbound_limiter"):
-                network._inbound_limiter.total_tokens += 1
+            _give_back_slot(network, conn)
 
     async def _ignored(self, *_: Any, **__: Any) -> None:
         pass
 
     opened_stream = closed_stream = listen = listen_close = _ignored
+
+
+def _give_back_slot(network: Any, connection: INetConn) -> None:
+    """libp2p 0.8.1 counts a connection that its listeners took in until the host stops."""
+    taken = _is(connection, Direction.INBOUND) and socket_below(connection.muxed_conn) is not None
+    if taken and hasattr(network, "_inbound_limiter") and connection not in _GIVEN_BACK:
+        _GIVEN_BACK.add(connection)
+        network._inbound_limiter.total_tokens += 1
 
 
 def _is(connection: INetConn, direction: Direction) -> bool:
