@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from episub_router.sds import (
     Retention,
     SdsChannel,
     SqliteStore,
+    StoreFullError,
 )
 from episub_router.sds.content.contents import context_of
 from episub_router.sds.content.events import EventFeed
@@ -135,12 +137,17 @@ def test_what_is_told_on_opening_the_first_reader_gets() -> None:
 
 
 async def read(
-    channel: SdsChannel, after: str | None, count: int, *, hold: float = 0.0
+    channel: SdsChannel,
+    after: str | None,
+    count: int,
+    *,
+    hold: float = 0.0,
+    confirm: bool = False,
 ) -> list[ChannelMessage]:
     """The next messages of the stream."""
     result: list[ChannelMessage] = []
     with trio.fail_after(PATIENCE):
-        async for message in channel.stream(after, hold=hold):
+        async for message in channel.stream(after, hold=hold, confirm=confirm):
             result.append(message)
             if len(result) == count:
                 break
@@ -312,13 +319,59 @@ async def test_who_gave_a_snapshot_streams_what_follows_it() -> None:
     async with running_nodes(1, router=flood) as nodes, channels(nodes) as (one,):
         for n in range(3):
             await one.send(b"%d" % n)
+        await read(one, None, 3)
         await one.give_snapshot(b"012", one.log[-1].clock)
         sent = await one.send(b"3")
         (first,) = await read(one, (await one.snapshot()).cursor, 1)
         assert (first.id, first.late) == (sent.id, False)
 
 
+async def test_what_comes_while_a_snapshot_is_made_is_late_after_it() -> None:
+    """It was never shown to who began at the snapshot."""
+    async with running_nodes(2, router=flood) as nodes, channels(nodes) as (one, two):
+        early = (await two.send(b"early")).id
+        for n in range(2):
+            await one.send(b"%d" % n)
+        await read(one, None, 2)
+        await connect_all([(nodes[0], nodes[1])])
+        await eventually(lambda: len(one.log) == 3)
+        await one.give_snapshot(b"01", one.log[-1].clock)
+        (late,) = await read(one, (await one.snapshot()).cursor, 1)
+        assert (late.id, late.late) == (early, True)
+
+
+class FullOnce(MemoryStore):
+    """The first time that something is done with."""
+
+    full = True
+
+    def set_consumed(self, channel_id: str, position: int) -> None:
+        if self.full:
+            self.full = False
+            raise StoreFullError("full")
+        super().set_consumed(channel_id, position)
+
+
 async def test_what_was_streamed_leaves_no_unread_rows() -> None:
+    """A full disk ended the stream."""
+    store = FullOnce()
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with (
+            channels(nodes[:1]) as (one,),
+            channels(nodes[1:], store=store) as (two,),
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(partial(read, two, None, 4, confirm=True))
+            for n in range(3):
+                await one.send(b"%d" % n)
+                await eventually(lambda: not store.full)
+            await eventually(lambda: store.consumed('["room", "0"]') == 3)
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_stream_takes_nothing_from_who_reads_more_slowly() -> None:
+    """Iteration began after what was streamed, and rows that `deliveries` hadn't had were gone."""
     store = MemoryStore()
     async with running_nodes(2, router=flood) as nodes:
         await connect_all([(nodes[0], nodes[1])])
@@ -327,10 +380,17 @@ async def test_what_was_streamed_leaves_no_unread_rows() -> None:
             channels(nodes[1:], store=store) as (two,),
             trio.open_nursery() as nursery,
         ):
-            nursery.start_soon(read, two, None, 4)
+            got: list[ChannelMessage] = []
+
+            async def stream() -> None:
+                async for message in two.stream():
+                    got.append(message)
+
+            nursery.start_soon(stream)
             for n in range(3):
                 await one.send(b"%d" % n)
-            await eventually(lambda: store.consumed('["room", "0"]') == 3)
+                await eventually(lambda n=n: len(got) == n + 1)
+            assert (await next_of(two)).content == b"0"
             nursery.cancel_scope.cancel()
 
 

@@ -196,7 +196,7 @@ def test_eviction_and_consumption(store: SqliteStore) -> None:
 
 
 def test_retention_by_age_and_size(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "s.db", Retention(max_age=1000.0, max_bytes=35))
+    store = SqliteStore(tmp_path / "s.db", Retention(1000.0, max_bytes=35))
     store.load("c", "node", 100)
     store.commit("c", [logged(f"m{i}", i, raw=b"x" * 10) for i in range(5)])
     store.commit("c", [evicted((0, "m0"))])
@@ -204,7 +204,7 @@ def test_retention_by_age_and_size(tmp_path: Path) -> None:
     assert store.purge() == {"c": Purged(["m0", "m1"], (1, "m1"))}
     assert store.gone("c") == (1, "m1")
     assert [s.key[1] for s in store.page("c", None, None, 9, 999)[0]] == ["m2", "m3", "m4"]
-    store.retention = Retention(max_age=-1.0, max_bytes=35)
+    store.retention = Retention(max_age=-1.0, max_bytes=35, interval=0.0)
     assert store.purge() == {}  # the time of day may be wrong
     assert store.purge() == {"c": Purged(["m2", "m3", "m4"], (4, "m4"))}
     assert store.purge() == {}
@@ -240,7 +240,7 @@ def test_a_flood_pushes_nobody_else_out_of_what_is_kept(limit: dict[str, int]) -
 def test_a_process_that_is_short_removes_what_is_too_old(tmp_path: Path) -> None:
     """What was too old at the last purge was known to the process alone."""
     for kept in (1, 0):
-        store = SqliteStore(tmp_path / "s.db", Retention(max_age=-1.0))
+        store = SqliteStore(tmp_path / "s.db", Retention(max_age=-1.0, interval=0.0))
         if store.load("c", "alice", 100) is None:
             store.commit("c", [logged("a", 1)])
         store.purge()
@@ -313,6 +313,51 @@ def test_a_set_of_segments_that_lost_one_takes_in_none_of_the_next_sending(
     assert store.segments("c", "m2") == {0: (0, (2, "m2")), 1: (0, (3, "m3"))}
 
 
+@pytest.mark.parametrize("unread", [False, True])
+def test_segments_of_damaged_rows_come_back_to_their_set(disk: SqliteStore, unread: bool) -> None:
+    """They began another one, and took the places of the next sending's."""
+
+    def parts(first: int) -> list[fx.Logged]:
+        made = [logged(f"m{n}", n, position=n) for n in range(first, first + 3)]
+        return [replace(m, segment=Segment(bytes(32), i, 3, 9)) for i, m in enumerate(made)]
+
+    store, path = disk, disk.path
+    store.commit("c", parts(1))
+    store.set_consumed("c", 0 if unread else 3)
+    store.close()
+    altered(path, "UPDATE message SET raw = x'FF' WHERE id IN ('m2', 'm3')")
+    store = SqliteStore(path)
+    store.load("c", "alice", 100)
+    store.commit("c", parts(1)[1:])
+    store.commit("c", parts(4))
+    for first in (1, 4):
+        places = {i: (first + i, (first + i, f"m{first + i}")) for i in range(3)}
+        assert store.segments("c", f"m{first + 1}") == places
+    store.close()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_sets_of_older_versions_keep_nothing_out(store: SqliteStore, count: int) -> None:
+    """They counted from 0, where the next sending is put together."""
+
+    def sent(first: int) -> list[fx.Logged]:
+        made = [logged(f"m{n}", n) for n in range(first, first + count)]
+        return [replace(m, segment=Segment(bytes(32), i, count, 9)) for i, m in enumerate(made)]
+
+    for number in range(3):
+        store.commit("c", sent(number * count))
+    for number in range(3):
+        connection(store).execute(
+            "UPDATE message SET segment = CAST(substr(segment, 1, 40) || ? || "
+            "substr(segment, -4) AS BLOB) WHERE (n - 1) / ? = ?",
+            (number.to_bytes(4, "big"), count, number),
+        )
+    for number in range(3, 5):
+        store.commit("c", sent(number * count))
+    for number in range(5):
+        assert len(store.segments("c", f"m{number * count}")) == count
+
+
 def test_a_segment_that_is_stored_again_changes_no_set(store: SqliteStore) -> None:
     """It went on to the next set, out of the one that it had completed."""
     parts = [replace(logged(f"m{n}", n), segment=Segment(bytes(32), n, 2, 9)) for n in range(2)]
@@ -333,10 +378,14 @@ def test_what_was_streamed_is_done_with(store: SqliteStore) -> None:
     assert store.consumed("c") == 3
     store.confirm_read("c", (90, "held"), 4)
     assert store.consumed("c") == 4
-    store.commit("c", [logged("new", 99, position=5)])
-    store.offer("c", 5)
-    store.confirm_read("c", (99, "new"), 5)
-    assert store.consumed("c") == 4, "who iterates says so by itself"
+
+
+def test_positions_go_on_after_all_was_forgotten(store: SqliteStore) -> None:
+    """They began at 1 again, and `deliveries(after=100)` skipped a hundred."""
+    store.commit("c", [logged(f"m{n}", n, position=n) for n in range(1, 5)])
+    for _ in range(2):
+        store.commit("c", [fx.JoinedAt(9)])
+        assert store.load("c", "alice", 100).position == 4
 
 
 def test_what_a_snapshot_stands_for_goes_whether_it_was_read_or_not(store: SqliteStore) -> None:
@@ -346,7 +395,8 @@ def test_what_a_snapshot_stands_for_goes_whether_it_was_read_or_not(store: Sqlit
 
 
 def test_no_part_of_a_snapshot_is_beyond_its_end(store: SqliteStore) -> None:
-    store.commit("c", [fx.SnapshotKept(5, b"digest", b"state")])
+    store.commit("c", [fx.SnapshotKept(5, b"digest", b"state", 7)])
+    assert store.snapshots("c")[0].arrival == 7
     assert store.snapshot_part("c", 5, b"digest", 3, 100) == (b"te", 5)
     for offset in (5, 2**64 - 1):
         assert store.snapshot_part("c", 5, b"digest", offset, 100) is None
@@ -427,7 +477,9 @@ def test_a_message_of_an_altered_row_is_not_delivered_twice(disk: SqliteStore, c
         store = SqliteStore(path)
     again = {n: logged(ids[n], n, position=n + 1, raw=b"raw %d" % n) for n in (2, 4)}
     store.commit("c", [replace(again[2], position=0), again[4]])
-    assert store.following("c", (4, ids[4]), 5, 2**63) is None, "it is no late message"
+    unread = store.following("c", (4, ids[4]), 5, 2**63)
+    assert (unread.stored.key[1], unread.late) == (ids[4], True), "no stream may have had it"
+    assert store.following("c", (4, ids[4]), unread.arrival, 2**63) is None, "it is no late message"
     assert store.load("c", "alice", 100).damaged == {}
     assert store.count("c") == 5
     store.close()
@@ -455,10 +507,10 @@ def test_a_time_of_day_that_is_wrong_once_removes_nothing(
         monkeypatch.setattr(time, "time", lambda at=now + 86_400 * ahead: at)
         assert store.purge() == {}
     assert store.count("c") == 1
-    for _ in range(2):
-        monkeypatch.setattr(time, "time", lambda: now + 86_400 * 31)
+    for hours, left in ((0, 1), (0.1, 1), (0.4, 1), (1, 0)):
+        monkeypatch.setattr(time, "time", lambda at=now + 3600 * (31 * 24 + hours): at)
         store.purge()
-    assert store.count("c") == 0
+        assert store.count("c") == left, "two quick starts before the time of day was set"
 
 
 def test_a_page_of_large_messages_reads_no_more_than_it_holds(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from episub_router.sds.protocol.effects import SetAside
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.store import MemoryStore, SqliteStore
+from episub_router.sds.store import MemoryStore, SqliteStore, StoreFullError
 from episub_router.sds.wire.codec import MAX_ID
 from episub_router.util.errors import has_cancelled
 
@@ -116,6 +116,8 @@ class SdsChannel(Entered):
         )
         self._reading = trio.Lock()
         self._in_hand: int | None = None
+        self._streamed = Cursor()
+        """Up to where the application has had the total order."""
 
     @property
     def id(self) -> str:
@@ -232,7 +234,7 @@ class SdsChannel(Entered):
             yield message
 
     async def stream(
-        self, after: str | None = None, *, hold: float = 0.0
+        self, after: str | None = None, *, hold: float = 0.0, confirm: bool = False
     ) -> AsyncIterator[ChannelMessage]:
         """All messages of the log, ours included, in the group's total order, without end.
 
@@ -240,18 +242,23 @@ class SdsChannel(Entered):
         each message counts once. What comes after others that it belongs before is `late`, so that
         the state can be made again, or patched. With `hold` (s) a message waits until its clock is
         so far behind our time of day, by which time most have come. What left the log unread is
-        missing here. Where nobody ever iterates, what was read counts as done.
+        missing here. With `confirm` what was read counts as `done`, of use where this is all that
+        is read of the channel.
         """
         driver, cursor = self._driver, Cursor.read(after)
         while True:
+            self._streamed = cursor
             changed = await driver.changes()
             limit = int((time.time() - hold) * 1000) if hold else MAX_LAMPORT
             found = await driver.of_store(
                 SqliteStore.following, cursor.place, cursor.arrival, limit
             )
             if found is None:
-                if cursor.place is not None:
-                    await driver.of_store(SqliteStore.confirm_read, cursor.place, cursor.arrival)
+                if confirm and cursor.place is not None:
+                    with suppress(StoreFullError):
+                        await driver.of_store(
+                            SqliteStore.confirm_read, cursor.place, cursor.arrival
+                        )
                 with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
                     await changed.wait()
                 continue
@@ -347,10 +354,12 @@ class SdsChannel(Entered):
 
         Members that make the same of the same messages at the same clocks give newcomers a place to
         begin. Best after `stream(hold=...)` has passed `until`, when nothing comes before it any
-        more. Raises ValueError like `send`.
+        more. What arrived since the stream's last message is late for who begins here. Raises
+        ValueError like `send`.
         """
+        arrival = self._streamed.arrival
         digest, sealed = hashlib.sha256(state).digest(), self._driver.contents.sealed(state, "")
-        await self._driver.act(lambda p, now: p.give_snapshot(until, digest, sealed, now))
+        await self._driver.act(lambda p, now: p.give_snapshot(until, digest, sealed, now, arrival))
 
     async def snapshot(self, within: float = 10.0) -> Snapshot | None:
         """The newest snapshot that we gave or joined with; None where there is none.

@@ -130,7 +130,7 @@ class JoinedAt(Change):
 @dataclass(frozen=True, slots=True)
 class SnapshotKept(Change):
     """An application's state of all messages with clocks up to `until`, as it is handed out.
-    `arrival`: the number of the last message that the store had by then."""
+    `arrival`: how far it had what arrived, as `Following` has it."""
 
     until: int
     digest: bytes

@@ -217,13 +217,16 @@ class Participant:
 
     # Snapshots
 
-    def give_snapshot(self, until: int, digest: bytes, state: bytes, now: Time) -> list[Effect]:
+    def give_snapshot(
+        self, until: int, digest: bytes, state: bytes, now: Time, arrival: int = 0
+    ) -> list[Effect]:
         """State that our application's state of all messages with clocks up to `until` has this
-        digest; `state` is it, as it is handed out. Raises ValueError for a clock ahead of ours."""
+        digest; `state` is it, as it is handed out, and `arrival` how far it had what arrived.
+        Raises ValueError for a clock ahead of ours."""
         if not 0 < until <= self.clock.wall(now):
             raise ValueError(f"a snapshot is of what has been said, not up to {until}")
         _, effects = self.send(digest, now, snapshot=until)
-        return [fx.SnapshotKept(until, digest, state), *effects]
+        return [fx.SnapshotKept(until, digest, state, arrival), *effects]
 
     def snapshot_answered(
         self, ask: fx.AskSnapshot, statements: list[Message], part: bytes, size: int, now: Time

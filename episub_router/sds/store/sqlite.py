@@ -127,9 +127,7 @@ class SqliteStore:
             key: Key = (below[0] + SIGN, below[1])
             floor = key if floor is None else max(floor, key)
         outgoing = db.execute(f"SELECT id, raw {logged} AND outgoing = 1", (channel_id,)).fetchall()
-        position = self._number(
-            "SELECT coalesce(max(position), 0) FROM message WHERE channel = ?", channel_id
-        )
+        position = self._position(db, channel_id)
         return Restored(
             clock=clock + SIGN,
             position=max(position, consumed),
@@ -230,15 +228,16 @@ class SqliteStore:
                     change.position,
                     json.dumps(change.missing),
                 )
-                n = _repaired(db, channel, message_id)
+                repaired = _repaired(db, channel, message_id)
                 inserted = db.execute(
                     f"INSERT OR IGNORE INTO message (n, {_READ}, outgoing, received_at, evicted) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
-                    (n, *row, _message_sum(row), int(change.outgoing), now),
+                    (repaired or None, *row, _message_sum(row), int(change.outgoing), now),
                 )
                 self._counted(channel, inserted.rowcount)
                 if inserted.rowcount and change.segment is not None and change.segment.count:
-                    _add_segment(db, channel, change, change.segment, inserted.lastrowid or 0)
+                    n, is_new = inserted.lastrowid or 0, repaired is None
+                    _add_segment(db, channel, change, change.segment, n, is_new=is_new)
                 if not change.outgoing:
                     db.execute(
                         "DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?",
@@ -260,8 +259,7 @@ class SqliteStore:
                 db.execute(
                     "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", (*known, _sum(*known))
                 )
-                (arrival,) = db.execute("SELECT max(n) FROM message").fetchone()
-                _note(db, channel, "snapshot", digest.hex(), arrival or 0)
+                _note(db, channel, "snapshot", digest.hex(), change.arrival)
                 _trim(db, channel, "snapshot", 2)
                 db.execute(
                     "DELETE FROM snapshot WHERE channel = ? AND until < (SELECT until FROM "
@@ -463,14 +461,14 @@ class SqliteStore:
 
     def confirm_read(self, channel_id: str, place: Key, arrival: int) -> None:
         """A reader of the total order is where `following` says: the application is done with what
-        it has had by then, unless it also iterates, which confirms by itself."""
+        it has had by then."""
         at = (place[0] - SIGN, place[1])
         with named_errors(self.path):
             row = self._db.execute(
                 "SELECT consumed, coalesce((SELECT position FROM message WHERE channel = ?1 AND "
                 "position > consumed AND iif((lamport, id) > (?2, ?3), evicted = 0, n > ?4) "
                 "ORDER BY position LIMIT 1) - 1, (SELECT max(position) FROM message WHERE "
-                "channel = ?1 AND position > 0), 0) FROM channel WHERE id = ?1 AND offers = 0",
+                "channel = ?1 AND position > 0), 0) FROM channel WHERE id = ?1",
                 (channel_id, *at, arrival),
             ).fetchone()
         if row is not None and row[0] < row[1]:
@@ -500,15 +498,17 @@ class SqliteStore:
         rows: list[tuple[Any, ...]] = []
         with self._transaction() as db:
             if kept.max_age is not None:
-                # What was received before is too old at this purge and at the last one.
+                # Too old is what was at an earlier purge, and is now, half an interval later.
                 aged = int((time.time() - kept.max_age) * 1000)
-                noted = "SELECT low FROM note WHERE kind = 'aged' AND channel = ?"
-                before = min(aged, self._number(noted, ""))
-                _note(db, "", "aged", "", aged)
-                rows = db.execute(
-                    f"DELETE FROM message WHERE received_at < ?{unread} RETURNING {_GONE}",
-                    (before / 1000,),
-                ).fetchall()
+                noted = self._number("SELECT low FROM note WHERE kind = 'aged' AND channel = ?", "")
+                later = aged - noted >= kept.interval * 500
+                if later or aged < noted:
+                    _note(db, "", "aged", "", aged)
+                if later:
+                    rows = db.execute(
+                        f"DELETE FROM message WHERE received_at < ?{unread} RETURNING {_GONE}",
+                        (noted / 1000,),
+                    ).fetchall()
             for size, most in (("1", kept.max_messages), ("length(raw)", kept.max_bytes)):
                 (total,) = db.execute(f"SELECT total({size}) FROM message").fetchone()
                 if most is None or total <= most:
@@ -596,13 +596,21 @@ class SqliteStore:
         return unread
 
     def _forget(self, db: sqlite3.Connection, channel: str, since: int) -> None:
-        """Remove all up to a clock."""
+        """Remove all up to a clock, but for the last position that was given."""
+        _note(db, channel, "position", "", self._position(db, channel))
         for name in ("floor", "gone"):
             self._raise_place(db, channel, name, (since + 1, ""))
         db.execute(
             "DELETE FROM message WHERE channel = ? AND lamport <= ?", (channel, since - SIGN)
         )
         self._counts.pop(channel, None)
+
+    def _position(self, db: sqlite3.Connection, channel: str) -> int:
+        """The last that a delivery was given."""
+        noted = max((low for k, _, low, _ in _notes(db, channel) if k == "position"), default=0)
+        return max(
+            noted, self._number("SELECT max(position) FROM message WHERE channel = ?", channel)
+        )
 
     def _counted(self, channel: str, more: int) -> None:
         if channel in self._counts:
@@ -645,21 +653,40 @@ def _key(lamport: int | None, message_id: str) -> Key | None:
 
 
 def _add_segment(
-    db: sqlite3.Connection, channel: str, change: fx.Logged, segment: Segment, n: int
+    db: sqlite3.Connection,
+    channel: str,
+    change: fx.Logged,
+    segment: Segment,
+    n: int,
+    *,
+    is_new: bool,
 ) -> None:
     """Into the set 0 of its content, which gets a number of its own once it is complete: what is
-    said twice has two. A second one of an index is ignored."""
+    said twice has two. A second one of an index is ignored. A repaired one goes into the newest set
+    that lacks it."""
     put = "UPDATE OR IGNORE message SET segment = ? WHERE n = ?"
-    of = segment.of + bytes(4)
-    db.execute(put, (of + segment.index.to_bytes(4, "big"), n))
-    here = db.execute(
-        "SELECT segment, n FROM message WHERE channel = ? AND sender = ? "
-        "AND segment BETWEEN ? AND ?",
-        (channel, change.entry.sender_id, of, of + b"\xff" * 4),
-    ).fetchall()
-    if len(here) == segment.count:
-        of = segment.of + (n % 2**32).to_bytes(4, "big")
-        db.executemany(put, [(of + index[-4:], number) for index, number in here])
+    among = "FROM message WHERE channel = ? AND sender = ? AND segment BETWEEN ? AND ?"
+    whose = (channel, change.entry.sender_id)
+    of, index = segment.of + bytes(4), segment.index.to_bytes(4, "big")
+
+    def number_if_complete() -> None:
+        here = db.execute(f"SELECT segment, n {among}", (*whose, of, of + b"\xff" * 4)).fetchall()
+        if len(here) == segment.count:
+            # Beyond the numbers of older versions, which counted sets from 0.
+            number = max(row[1] for row in here) % 2**31 + 2**31
+            complete = segment.of + number.to_bytes(4, "big")
+            db.executemany(put, [(complete + each[-4:], row) for each, row in here])
+
+    lacking = None
+    if not is_new:
+        lacking = db.execute(
+            f"SELECT substr(segment, 1, length(segment) - 4) AS part {among} GROUP BY part "
+            "HAVING NOT max(substr(segment, -4) = ?) ORDER BY part DESC LIMIT 1",
+            (*whose, segment.of, segment.of + b"\xff" * 8, index),
+        ).fetchone()
+    number_if_complete()
+    db.execute(put, ((lacking[0] if lacking else of) + index, n))
+    number_if_complete()
 
 
 def _sum(*fields: str | int | bytes) -> bytes:
@@ -705,13 +732,14 @@ def _notes(db: sqlite3.Connection, channel: str) -> list[tuple[str, str, int, in
 
 
 def _repaired(db: sqlite3.Connection, channel: str, message_id: MessageId) -> int | None:
-    """The number with which a message arrived, if its row was damaged since."""
+    """The number with which a message arrived, if its row was damaged since; 0 where the
+    application hasn't had it, so that it arrives now."""
     noted = "FROM note WHERE channel = ? AND kind = 'damaged'"
-    found = db.execute(f"SELECT low {noted} AND name = ?", (channel, message_id)).fetchone()
+    found = db.execute(f"SELECT low, high {noted} AND name = ?", (channel, message_id)).fetchone()
     if found is None:
         return None
     db.execute(f"DELETE {noted} AND low = ?", (channel, found[0]))
-    return int(found[0])
+    return int(found[0]) if found[1] else 0
 
 
 def _trim(db: sqlite3.Connection, channel: str, kind: str, limit: int) -> list[int]:

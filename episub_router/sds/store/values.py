@@ -23,8 +23,8 @@ class Retention:
     """What a store keeps, over all its channels; None is no limit.
 
     `max_age` (s) since receipt, `max_bytes` and `max_messages` of the newest to arrive; checked
-    each `interval` (s). What is too old goes when two checks find so: a time of day that is wrong
-    at one of them removes nothing.
+    each `interval` (s). What is too old goes when two checks, half of that apart by the time of
+    day, find so: a time of day that is wrong at one of them removes nothing.
     """
 
     max_age: float | None = 30 * 86_400.0
