@@ -46,6 +46,27 @@ def test_all_heads_are_named_and_all_else_is_among_their_ancestors() -> None:
     assert one.send()[1].history_ids == [last]
 
 
+@pytest.mark.parametrize("come", [True, False])
+def test_all_that_a_message_waits_for_is_looked_for_in_the_end(come: bool) -> None:
+    """It was the first 64, and the rest came by comparing logs or was lost unasked."""
+    one = One(lost_after=100.0)
+    one.participant.peer_up("p", one.now)
+    wants = one.participant.wants
+    names = [f"d{n}" for n in range(200)]
+    one.hear("x", *names)
+    looked_for = {i for i in names if i in wants}
+    assert len(looked_for) == 64
+    for wanted in names:
+        assert come is False or wanted in wants
+        if come:
+            one.hear(wanted, lamport=WALL - 1)
+    if not come:
+        one.wait(101.0)
+        looked_for |= {i for i in names if i in wants}
+        assert len(looked_for) == 128
+    assert ("x" in one.log) is come
+
+
 def test_a_sender_has_one_head() -> None:
     """Else 2,040 messages of one member went into every message of all others."""
     one = One()

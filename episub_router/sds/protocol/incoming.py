@@ -11,6 +11,9 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.shares import Shares
 from episub_router.util.timers import TimerMap
 
+_TOP_UP = 16
+"""Dependencies of a message that are met before more of them are looked for (chosen)."""
+
 
 @dataclass(slots=True)
 class Waiting:
@@ -34,6 +37,8 @@ class Incoming:
         self._count: Shares[SenderId] = Shares(params.incoming_limit)
         self._bytes: Shares[SenderId] = Shares(params.incoming_bytes)
         self._overdue: TimerMap[MessageId] = TimerMap()
+        self.fewer: dict[MessageId, Waiting] = {}
+        """Messages that wait for fewer than they did, of which more can be looked for."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -95,6 +100,8 @@ class Incoming:
             if not waiting.unmet:
                 self._remove(waiting)
                 ready.append(waiting)
+            elif len(waiting.unmet) % _TOP_UP == 0:
+                self.fewer[message_id] = waiting
         ready.sort(key=lambda waiting: waiting.message.key)
         return ready
 
@@ -108,6 +115,7 @@ class Incoming:
     def _remove(self, waiting: Waiting) -> None:
         message = waiting.message
         del self._waiting[message.message_id]
+        self.fewer.pop(message.message_id, None)
         self._overdue.cancel(message.message_id)
         self._count.remove(message.sender_id)
         self._bytes.remove(message.sender_id, len(waiting.raw))

@@ -48,8 +48,7 @@ MAX_GAPS = 64
 _EPHEMERAL = 1024
 """Ids of ephemeral messages that are kept in mind, as they may come twice (chosen)."""
 _WANTS = 64
-"""Messages that are looked for because one message names them; what else is missing, the next one
-names, or comparing logs finds (chosen)."""
+"""Messages that are looked for at a time because one message names them (chosen)."""
 HONOURED = 16
 """Repair requests of one message; more are ignored (chosen)."""
 
@@ -291,9 +290,11 @@ class Participant:
             self._review_acks(message, history, now, effects)
         if kind is Kind.CONTENT:
             self._receive_content(received, history, now, effects)
+            self._want_more(now, effects)
         elif current:
             # A sync message is no message to wait for: what it names is looked for at once.
-            self._want_unknown(message, received.source, now, effects)
+            unmet = self._delivery.unmet(history)
+            self._want_unknown(message, unmet, received.source, now, effects)
         if current:
             named = [message.message_id, *history]
             self.sync.note_message(named, sender, self.log.heads, self.group.count(now), now)
@@ -350,7 +351,7 @@ class Participant:
             return
         self.incoming.add(message, received.raw, received.origin, unmet, now)
         effects.append(fx.Missing(new_id, tuple(unmet)))
-        self._want_unknown(message, received.source, now, effects)
+        self._want_unknown(message, unmet, received.source, now, effects)
 
     def _make_room(self, sender: SenderId, size: int, now: Time, effects: list[Effect]) -> bool:
         room, left = self.incoming.make_room(sender, size)
@@ -401,12 +402,12 @@ class Participant:
     def _want_unknown(
         self,
         message: Message,
+        unmet: Iterable[MessageId],
         source: PeerRef | None,
         now: Time,
         effects: list[Effect],
     ) -> None:
         """Look for what a message names and we don't have; the first of it."""
-        unmet = self._delivery.unmet(message.history_ids)
         unknown = [i for i in unmet if i not in self.incoming][:_WANTS]
         if not unknown:
             return
@@ -420,6 +421,12 @@ class Participant:
             )
         if full:
             effects.append(fx.Discarded(message.sender_id, DiscardReason.WANTED_FULL))
+
+    def _want_more(self, now: Time, effects: list[Effect]) -> None:
+        """Look for what else messages wait for, in place of what came or was given up."""
+        fewer, self.incoming.fewer = self.incoming.fewer, {}
+        for waiting in fewer.values():
+            self._want_unknown(waiting.message, waiting.unmet, None, now, effects)
 
     # Direct streams
 
@@ -519,6 +526,7 @@ class Participant:
         effects += self.wants.poll(now, lambda clock: self._catchup.brings(clock, now))
         given_up = self.wants.ended(now) + self.incoming.overdue(now)
         self._delivery.give_up(given_up, effects)
+        self._want_more(now, effects)
         effects += self._responses.poll(now)
         effects += self._catchup.poll(now)
         if self.wants.overdue:
