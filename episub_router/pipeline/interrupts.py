@@ -56,7 +56,7 @@ def _unsaid() -> Iterator[None]:
     logger, hook = logging.getLogger("py4j"), sys.unraisablehook
     level = logger.level
 
-    def heeded(ignored: sys.UnraisableHookArgs) -> None:
+    def heeded(ignored: "sys.UnraisableHookArgs") -> None:
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
             hook(ignored)
 
