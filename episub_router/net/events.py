@@ -45,6 +45,9 @@ class Joined:
     """The first Episub neighbour is there: what is published now reaches others."""
 
     topic: str
+    peer: ID
+    again: bool
+    """Whether the node was `Alone` before: the topic has healed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,11 @@ def line_on(event: TopicEvent) -> str:
             return f"neighbour {str(peer)[-8:]} came; there are {count}"
         case NeighborDown(peer=peer, neighbors=count, reason=reason):
             return f"neighbour {str(peer)[-8:]} went: {WHY[reason]}; there are {count}"
-        case Joined():
-            return "joined: what is published now reaches others"
+        case Joined(peer=peer, again=again):
+            return (
+                f"joined{' again' * again} with {str(peer)[-8:]}: what is published now reaches "
+                "others"
+            )
         case Alone():
             return "alone: what is published now reaches no neighbour, or gossipsub's only"
         case MessageLost():

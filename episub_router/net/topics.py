@@ -69,6 +69,8 @@ class Mesh:
         self._events = events
         self.neighbors: dict[str, set[ID]] = {}
         """The active view of each joined topic."""
+        self._alone: set[str] = set()
+        """Joined topics that have lost all neighbours."""
         self._changed = trio.Event()
 
     def join(self, topic: str) -> None:
@@ -76,6 +78,7 @@ class Mesh:
 
     def leave(self, topic: str) -> None:
         self.neighbors.pop(topic, None)
+        self._alone.discard(topic)
 
     def up(self, topic: str, peer: RemotePeer) -> None:
         """`peer` became a neighbour."""
@@ -86,7 +89,8 @@ class Mesh:
         self.notify()
         self._events.emit(NeighborUp(topic, peer.id, len(neighbors)))
         if len(neighbors) == 1:
-            self._events.emit(Joined(topic))
+            self._events.emit(Joined(topic, peer.id, topic in self._alone))
+            self._alone.discard(topic)
 
     def down(self, topic: str, peer: RemotePeer, reason: ef.DownReason) -> None:
         """`peer` is a neighbour no longer."""
@@ -97,6 +101,7 @@ class Mesh:
         self.notify()
         self._events.emit(NeighborDown(topic, peer.id, len(neighbors), reason))
         if not neighbors:
+            self._alone.add(topic)
             self._events.emit(Alone(topic))
 
     def notify(self) -> None:

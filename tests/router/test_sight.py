@@ -26,7 +26,7 @@ from episub_router import (
     ResilientPubsub,
 )
 from episub_router.net.counters import DropLog, Reason
-from episub_router.net.events import MAX_WAITING, TopicEvents
+from episub_router.net.events import MAX_WAITING, TopicEvents, line_on
 from episub_router.protocol.effects import DownReason
 from tests.hosts import PATIENCE, Node, connect, running_nodes
 from tests.router.overlays import TOPIC, router
@@ -68,11 +68,19 @@ async def test_neighbours_come_and_go() -> None:
         for node in (one, two):
             await router(node).joined(TOPIC, timeout=PATIENCE)
         assert await next_of(events, NeighborUp) == NeighborUp(TOPIC, two.id, 1)
-        assert await next_of(events, Joined) == Joined(TOPIC)
+        assert await next_of(events, Joined) == Joined(TOPIC, two.id, again=False)
         await two.pubsub.unsubscribe(TOPIC)
         down = NeighborDown(TOPIC, two.id, 0, DownReason.LEFT)
         assert await next_of(events, NeighborDown) == down
         assert await next_of(events, Alone) == Alone(TOPIC)
+        await two.pubsub.subscribe(TOPIC)
+        healed = await next_of(events, Joined)
+        assert healed == Joined(TOPIC, two.id, again=True)
+        assert line_on(healed).startswith(f"joined again with {str(two.id)[-8:]}: ")
+        await one.pubsub.unsubscribe(TOPIC)
+        await one.pubsub.subscribe(TOPIC)
+        events = router(one).events(TOPIC)
+        assert not (await next_of(events, Joined)).again
 
 
 @pytest.mark.hosts
