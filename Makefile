@@ -47,7 +47,8 @@ testbed-part: $(VENV)/.installed-dev
 compiled: $(VENV)/.installed-dev
 	$(BIN)/pytest -m compiled tests/sim $(ARGS)
 
-# A cluster of Spark, a server of Spark Connect, a stream that is killed: each takes minutes.
+# All tables by both engines, a cluster of Spark, a server of Spark Connect, a stream that is killed:
+# each takes minutes.
 spark: $(VENV)/.installed-dev
 	$(BIN)/pytest -m spark_processes tests/pipeline $(ARGS)
 

@@ -94,7 +94,7 @@ def copied(lake: Lake, to: Path) -> str:
     return str(to)
 
 
-@pytest.mark.spark
+@pytest.mark.spark_processes
 def test_all_tables_are_the_same(swept: Swept, jvm: SparkSession, tmp_path: Path) -> None:
     """Functions in Python are called in this process with Sail, and sent to the tasks of Spark."""
     pytest.importorskip("pysail")
