@@ -166,7 +166,8 @@ async def open(
         handle = TopicHandle(topic, pubsub, subscription)
         try:
             yield handle
-            await frames_arrive(pubsub.host, handle.router, handle.neighbors)
+            if handle.neighbors:
+                await frames_arrive(pubsub.host, handle.router, handle.neighbors)
         finally:
             neighbors = handle.neighbors
             # Who cancels has mostly stopped the node, too.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -340,6 +342,18 @@ async def test_what_comes_while_a_snapshot_is_made_is_late_after_it() -> None:
         assert (late.id, late.late) == (early, True)
 
 
+@asynccontextmanager
+async def sender_and_reader(store: SqliteStore) -> AsyncIterator[tuple[SdsChannel, SdsChannel]]:
+    """Two members that are connected; `store` is the second one's."""
+    async with running_nodes(2, router=flood) as nodes:
+        await connect_all([(nodes[0], nodes[1])])
+        async with (
+            channels(nodes[:1]) as (one,),
+            channels(nodes[1:], store=store) as (two,),
+        ):
+            yield one, two
+
+
 class FullOnce(MemoryStore):
     """The first time that something is done with."""
 
@@ -355,43 +369,30 @@ class FullOnce(MemoryStore):
 async def test_what_was_streamed_leaves_no_unread_rows() -> None:
     """A full disk ended the stream."""
     store = FullOnce()
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with (
-            channels(nodes[:1]) as (one,),
-            channels(nodes[1:], store=store) as (two,),
-            trio.open_nursery() as nursery,
-        ):
-            nursery.start_soon(partial(read, two, None, 4, confirm=True))
-            for n in range(3):
-                await one.send(b"%d" % n)
-                await eventually(lambda: not store.full)
-            await eventually(lambda: store.consumed('["room", "0"]') == 3)
-            nursery.cancel_scope.cancel()
+    async with sender_and_reader(store) as (one, two), trio.open_nursery() as nursery:
+        nursery.start_soon(partial(read, two, None, 4, confirm=True))
+        for n in range(3):
+            await one.send(b"%d" % n)
+            await eventually(lambda: not store.full)
+        await eventually(lambda: store.consumed('["room", "0"]') == 3)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_stream_takes_nothing_from_who_reads_more_slowly() -> None:
     """Iteration began after what was streamed, and rows that `deliveries` hadn't had were gone."""
-    store = MemoryStore()
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with (
-            channels(nodes[:1]) as (one,),
-            channels(nodes[1:], store=store) as (two,),
-            trio.open_nursery() as nursery,
-        ):
-            got: list[ChannelMessage] = []
+    got: list[ChannelMessage] = []
 
-            async def stream() -> None:
-                async for message in two.stream():
-                    got.append(message)
+    async def stream(channel: SdsChannel) -> None:
+        async for message in channel.stream():
+            got.append(message)
 
-            nursery.start_soon(stream)
-            for n in range(3):
-                await one.send(b"%d" % n)
-                await eventually(lambda n=n: len(got) == n + 1)
-            assert (await next_of(two)).content == b"0"
-            nursery.cancel_scope.cancel()
+    async with sender_and_reader(MemoryStore()) as (one, two), trio.open_nursery() as nursery:
+        nursery.start_soon(stream, two)
+        for n in range(3):
+            await one.send(b"%d" % n)
+            await eventually(lambda n=n: len(got) == n + 1)
+        assert (await next_of(two)).content == b"0"
+        nursery.cancel_scope.cancel()
 
 
 async def test_who_is_alone_begins_without_a_snapshot() -> None:

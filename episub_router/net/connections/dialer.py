@@ -115,11 +115,12 @@ class Dialer(PeerListener):
         self, peer: RemotePeer, writable: trio.Event, for_others: bool
     ) -> Reason:
         """Return when `writable` is set, or why it isn't."""
-        # Others would open a second stream, and lose what waits for the first.
-        opens_one = getattr(self._pubsub, "opens_one_stream", False)
-        seconds = _HELD if opens_one else STREAM_TIMEOUT
-        if not self._peers.is_connected(peer.id):
-            seconds = STREAM_TIMEOUT
+        seconds = STREAM_TIMEOUT
+        if self._peers.is_connected(peer.id):
+            # Pubsub may have given up. Where it hasn't, the stock class would open a second stream.
+            if getattr(self._pubsub, "opens_one_stream", False):
+                seconds = _HELD
+        else:
             if self._under_way > _MAX_REQUESTS:
                 return Reason.DIALS_FULL
             if peer.dial_not_before > trio.current_time():
@@ -135,7 +136,6 @@ class Dialer(PeerListener):
             if reason is not None:
                 peer.note_failed_dial(trio.current_time())
                 return reason
-        # Pubsub opens one for a new connection. Of an older one it may have given up to.
         await self._wait_for_stream(peer.id, writable, seconds)
         if self._may_speak_episub(peer.id) and not writable.is_set():
             # A peer that had no pubsub yet when the connection came up is never registered by

@@ -4,8 +4,7 @@ A side is some runs that differ by their seed alone. Where both sides have runs 
 these are pairs, and the interval is Student's of the mean difference; else it is Welch's of the
 difference of the means. All figures of all topics that a report compares are compared at once: each
 interval has the confidence at which all of them together hold in 95 % of the cases (Bonferroni).
-Fewer than three
-runs a side say nothing about chance.
+Fewer than three runs a side say nothing about chance.
 """
 
 from collections.abc import Mapping, Sequence

@@ -393,7 +393,7 @@ class SqliteStore:
             found = self._db.execute(
                 "SELECT * FROM snapshot WHERE channel = ? ORDER BY until DESC", (channel_id,)
             ).fetchall()
-            arrivals = {n: low for k, n, low, _ in _notes(self._db, channel_id) if k == "snapshot"}
+            arrivals = {n: low for _, n, low, _ in _notes(self._db, channel_id, "snapshot")}
         return [
             fx.SnapshotKept(r[1] + SIGN, r[2], r[3], arrivals.get(r[2].hex(), 0))
             for r in found
@@ -607,7 +607,7 @@ class SqliteStore:
 
     def _position(self, db: sqlite3.Connection, channel: str) -> int:
         """The last that a delivery was given."""
-        noted = max((low for k, _, low, _ in _notes(db, channel) if k == "position"), default=0)
+        noted = max((low for _, _, low, _ in _notes(db, channel, "position")), default=0)
         return max(
             noted, self._number("SELECT max(position) FROM message WHERE channel = ?", channel)
         )
@@ -722,11 +722,12 @@ def _note(
     )
 
 
-def _notes(db: sqlite3.Connection, channel: str) -> list[tuple[str, str, int, int]]:
-    """Those of a channel as they were written, oldest first."""
+def _notes(db: sqlite3.Connection, channel: str, *kinds: str) -> list[tuple[str, str, int, int]]:
+    """Those of a channel, of all kinds or of these, as they were written, oldest first."""
+    of = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     found = db.execute(
-        "SELECT channel, kind, name, low, high, sum FROM note WHERE channel = ? ORDER BY n",
-        (channel,),
+        f"SELECT channel, kind, name, low, high, sum FROM note WHERE channel = ?{of} ORDER BY n",
+        (channel, *kinds),
     )
     return [(row[1], row[2], row[3], row[4]) for row in found if _sum(*row[:5]) == row[5]]
 
