@@ -14,6 +14,7 @@ HOOKS: Mapping[str, Mapping[str, str]] = {
         "announce_later": "_schedule_announce_retry",
     },
     "libp2p.pubsub.gossipsub:GossipSub": {"receivers": "_get_peers_to_send"},
+    "libp2p.network.swarm:Swarm": {"dial_addr_once": "_dial_addr_single_attempt"},
 }
 """Hooks that are used where they are there, and the private methods in their place, by class;
 docs/upstream.md says what for."""

@@ -205,7 +205,8 @@ class Dialer(PeerListener):
         network: Any = self._host.get_network()
         dial = network.dial_addr
         if once:
-            dial = getattr(network, "_dial_addr_single_attempt", dial)
+            alone = getattr(network, "_dial_addr_single_attempt", dial)
+            dial = getattr(network, "dial_addr_once", alone)
         try:
             if not await network.connection_gate.is_allowed(address):
                 peer.dial_error = "the host's connection gate is closed to it"
