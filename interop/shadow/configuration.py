@@ -112,7 +112,12 @@ def configuration(plan: Plan, out: Path) -> dict[str, object]:
             "graph": {"type": "gml", "file": {"path": str(out / "graph.gml")}},
             "use_shortest_path": False,
         },
-        "experimental": {"socket_recv_buffer": _BUFFER, "socket_send_buffer": _BUFFER},
+        "experimental": {
+            "socket_recv_buffer": _BUFFER,
+            "socket_send_buffer": _BUFFER,
+            # A worker that spins takes a core from the processes that it waits for.
+            "use_worker_spinning": False,
+        },
         "host_option_defaults": {"pcap_enabled": True, "pcap_capture_size": f"{CAPTURED} B"},
         "hosts": hosts,
     }

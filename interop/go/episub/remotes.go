@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/event"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 
@@ -23,7 +24,6 @@ type remote struct {
 	early     []func() // sends what waits for our first stream to it
 	lane      pieces.Lane
 	topics    map[string]bool
-	record    []byte // its signed peer record
 	answered  time.Time
 	ours      bool      // we made the connection for a topic
 	usedAt    time.Time // when a topic last asked for it
@@ -153,16 +153,26 @@ func (n *node) subscribed(id peer.ID, topic string, is bool) {
 	}
 }
 
+// keepRecords keeps what identify brings, as others are told of peers by their records. On a host without
+// identify they come from others alone.
+func (n *node) keepRecords() {
+	identified, err := n.host.EventBus().Subscribe(new(event.EvtPeerIdentificationCompleted))
+	if err != nil {
+		return // the host is closing
+	}
+	go func() {
+		for e := range identified.Out() {
+			records.Keep(n.host, e.(event.EvtPeerIdentificationCompleted).SignedPeerRecord)
+		}
+	}()
+}
+
 // Info is what goes to others about a peer.
 func (p port) Info(id peer.ID) *pb.PeerInfo {
 	if id == p.host.ID() {
 		return &pb.PeerInfo{PeerID: []byte(id), SignedPeerRecord: p.record}
 	}
-	info := &pb.PeerInfo{PeerID: []byte(id)}
-	if other := p.remotes[id]; other != nil {
-		info.SignedPeerRecord = other.record
-	}
-	return info
+	return &pb.PeerInfo{PeerID: []byte(id), SignedPeerRecord: records.Of(p.host, id)}
 }
 
 // Learn keeps the record of a peer, if it is valid.
@@ -171,10 +181,8 @@ func (p port) Learn(info *pb.PeerInfo) (peer.ID, bool) {
 	if err != nil {
 		return "", false
 	}
-	signed := info.GetSignedPeerRecord()
-	if id != p.host.ID() && len(signed) > 0 && string(p.remote(id).record) != string(signed) &&
-		records.Read(p.host, id, signed) {
-		p.remote(id).record = signed
+	if signed := info.GetSignedPeerRecord(); id != p.host.ID() && len(signed) > 0 {
+		records.Read(p.host, id, signed)
 	}
 	return id, true
 }

@@ -78,6 +78,7 @@ func (o *outgoing) next() []byte {
 // listen opens a stream to each peer that connects, and reads all that peers open.
 func (n *node) listen() {
 	n.host.SetStreamHandler(protocolID, n.readStream)
+	n.keepRecords()
 	n.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF:    func(_ network.Network, c network.Conn) { n.do(func() { n.connected(c.RemotePeer()) }) },
 		DisconnectedF: func(_ network.Network, c network.Conn) { n.do(func() { n.disconnected(c.RemotePeer()) }) },

@@ -40,10 +40,32 @@ func Read(h host.Host, id peer.ID, signed []byte) bool {
 	if len(found.Addrs) == 0 || len(found.Addrs) > maxAddrs {
 		return false
 	}
+	return Keep(h, envelope)
+}
+
+// Keep keeps the addresses of a record that was verified; false if it is older than the one that is kept.
+func Keep(h host.Host, verified *record.Envelope) bool {
 	book, ok := peerstore.GetCertifiedAddrBook(h.Peerstore())
-	if !ok {
+	if !ok || verified == nil {
 		return false
 	}
-	accepted, err := book.ConsumePeerRecord(envelope, peerstore.PermanentAddrTTL)
+	accepted, err := book.ConsumePeerRecord(verified, peerstore.PermanentAddrTTL)
 	return accepted && err == nil
+}
+
+// Of is the signed record of a peer that is kept, from identify or from others; nil if there is none.
+func Of(h host.Host, id peer.ID) []byte {
+	book, ok := peerstore.GetCertifiedAddrBook(h.Peerstore())
+	if !ok {
+		return nil
+	}
+	envelope := book.GetPeerRecord(id)
+	if envelope == nil {
+		return nil
+	}
+	signed, err := envelope.Marshal()
+	if err != nil {
+		return nil
+	}
+	return signed
 }
