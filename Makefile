@@ -4,8 +4,6 @@ PYTHON ?= python3
 ARGS ?=
 
 SCENARIO ?= interop/testbed/scenarios/short.toml
-# What users of other pubsubs complain of.
-COMPLAINTS := $(sort $(wildcard interop/testbed/scenarios/complaints/*.toml))
 INTEROP_PART := $(addprefix tests/interop/test_,matrix.py second_implementation.py overlays.py large_messages.py go_sources.py collector.py)
 # Tests run in more processes than a small machine has cores, as many of them wait more than they
 # compute; those that share a Spark session run in one of two of these (tests/conftest.py).
@@ -20,7 +18,7 @@ BIN := $(VENV)/bin
 # do the children of tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite check compiled kafka spark lint docs release release-check interop interop-part interop-peers interop-sds proto bench results shadow testbed testbed-part testbed-tools upstream clean
+.PHONY: demo test suite check fast compiled complaints kafka spark lint docs release release-check interop interop-part interop-peers interop-sds proto bench results shadow testbed testbed-part testbed-tools upstream clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -30,17 +28,20 @@ demo: $(VENV)/.installed
 # computes beside them gets the smaller share of the cores.
 test:
 	@$(MAKE) --no-print-directory -s -j 2 $(VENV)/.installed-dev interop-part interop-sds testbed-tools
-	@$(MAKE) --no-print-directory -j 3 suite $(if $(ARGS),,upstream testbed-part)
+	@$(MAKE) --no-print-directory -j 4 ASIDE="nice -n 15" suite lint $(if $(ARGS),,upstream testbed-part)
 
-suite:
-	@nice -n 15 $(MAKE) --no-print-directory lint
-	PATH="$(CURDIR)/$(PROMETHEUS)/usr/bin:$$PATH" nice -n 15 $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet or spark_processes)" tests $(INTEROP_PART) --without rust)
+suite: $(VENV)/.installed-dev
+	PATH="$(CURDIR)/$(PROMETHEUS)/usr/bin:$$PATH" $(ASIDE) $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet or spark_processes)" tests $(INTEROP_PART) --without rust)
 
 upstream: $(VENV)/.installed-dev
 	$(BIN)/pytest -m quiet tests/upstream
 
 testbed-part: $(VENV)/.installed-dev
-	for scenario in $(SCENARIO) $(COMPLAINTS); do \
+	$(BIN)/python -m interop.testbed $(SCENARIO) --need-network || test $$? -eq 77
+
+# What users of other pubsubs complain of, a minute each.
+complaints: $(VENV)/.installed-dev testbed-tools
+	for scenario in $(sort $(wildcard interop/testbed/scenarios/complaints/*.toml)); do \
 	  $(BIN)/python -m interop.testbed $$scenario --need-network || test $$? -eq 77 || exit 1; done
 
 # The core compiled with mypyc gives the same bytes as the pure Python.
@@ -61,8 +62,11 @@ interop-part:
 	@sh interop/build.sh js go
 
 # For the inner loop: lint, types and the fast tests.
-check: lint
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "$(FAST)" $(ARGS)
+check: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory -j 2 lint fast
+
+fast: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 2 -m "$(FAST)" $(ARGS)
 
 # The npm implementation of SDS that ours is tested against; without Node.js those tests are skipped.
 interop-sds:
@@ -99,10 +103,10 @@ interop-peers:
 	@sh interop/build.sh
 
 lint: $(VENV)/.installed-dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(ASIDE) $(BIN)/ruff check .
+	$(ASIDE) $(BIN)/ruff format --check .
+	$(ASIDE) $(BIN)/mypy
+	$(ASIDE) $(BIN)/lint-imports
 
 proto: $(VENV)/.installed-dev
 	PYTHON=$(BIN)/python sh proto/generate.sh

@@ -87,43 +87,34 @@ def events_of(node: Node) -> list[Any]:
     return events
 
 
-async def test_garbage_on_the_stream() -> None:
+@pytest.mark.parametrize(
+    ("written", "drop"),
+    [
+        (b"\x05\xff\xff\xff\xff\xff", PubsubDrop.FRAME_MALFORMED),
+        (encode_uvarint(2**21) + bytes(1000), PubsubDrop.FRAME_OVERSIZED),
+    ],
+)
+async def test_garbage_on_the_stream(written: bytes, drop: PubsubDrop) -> None:
     async with victims_and_attacker() as (nodes, subscriptions, attacker):
         stream = await attacker.host.new_stream(nodes[0].id, [PROTOCOL_ID])
-        await stream.write(b"\x05\xff\xff\xff\xff\xff")
+        await stream.write(written)
         pubsub = nodes[0].pubsub
         assert isinstance(pubsub, ResilientPubsub)
-        await eventually(lambda: pubsub.drops[PubsubDrop.FRAME_MALFORMED] == 1)
+        await eventually(lambda: pubsub.drops[drop] == 1)
         await assert_unharmed(nodes, subscriptions)
 
 
-async def test_an_oversized_frame() -> None:
-    async with victims_and_attacker() as (nodes, subscriptions, attacker):
-        stream = await attacker.host.new_stream(nodes[0].id, [PROTOCOL_ID])
-        await stream.write(encode_uvarint(2**21) + bytes(1000))
-        pubsub = nodes[0].pubsub
-        assert isinstance(pubsub, ResilientPubsub)
-        await eventually(lambda: pubsub.drops[PubsubDrop.FRAME_OVERSIZED] == 1)
-        await assert_unharmed(nodes, subscriptions)
-
-
-async def test_a_frame_that_cannot_be_parsed() -> None:
-    async with victims_and_attacker() as (nodes, subscriptions, attacker):
-        good = rpc_pb2.RPC()
-        good.control.SetInParent()
-        number = 15370613
-        bad = good.SerializeToString() + encode_uvarint(number << 3 | 2) + b"\x03\xff\xff\xff"
-        push(attacker, nodes[0], rpc_pb2.RPC.FromString(bad))
-        await eventually(lambda: count(nodes[0], Reason.FRAME_UNUSABLE) == 1)
-        await assert_unharmed(nodes, subscriptions)
-
-
-async def test_control_without_a_frame() -> None:
+@pytest.mark.parametrize("reason", [Reason.FRAME_UNUSABLE, Reason.NOT_EPISUB])
+async def test_control_that_is_no_frame_or_cannot_be_parsed(reason: Reason) -> None:
     async with victims_and_attacker() as (nodes, subscriptions, attacker):
         rpc = rpc_pb2.RPC()
         rpc.control.graft.add(topicID=TOPIC)
+        if reason is Reason.FRAME_UNUSABLE:
+            number = 15370613
+            bad = rpc.SerializeToString() + encode_uvarint(number << 3 | 2) + b"\x03\xff\xff\xff"
+            rpc = rpc_pb2.RPC.FromString(bad)
         push(attacker, nodes[0], rpc)
-        await eventually(lambda: count(nodes[0], Reason.NOT_EPISUB) == 1)
+        await eventually(lambda: count(nodes[0], reason) == 1)
         await assert_unharmed(nodes, subscriptions)
 
 
