@@ -227,7 +227,7 @@ messages = st.builds(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.tuples(messages, st.sampled_from(Way), st.floats(0, 400)), max_size=25))
 def test_any_sequence_of_messages_keeps_the_promises(
     steps: list[tuple[object, Way, float]],
