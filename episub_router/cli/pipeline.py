@@ -58,7 +58,7 @@ def add_parser(subparsers: Any) -> None:
                            help="files taken at once at most (default 1000)")  # fmt: skip
     streaming.add_argument("--once", action="store_true", help="end when all files are taken")
     _add_answers(streaming)
-    add_common(streaming, _stream, engines=("spark",))
+    add_common(streaming, _stream)
 
     showing = commands.add_parser("show", help="print a table, or the list of tables")
     showing.add_argument("table", nargs="?", metavar="TABLE")
@@ -80,7 +80,7 @@ def add_parser(subparsers: Any) -> None:
     compacting = commands.add_parser("compact", help="put small batches of records together")
     compacting.add_argument("--run", metavar="NAME", dest="runs", action="append",
                             help="only of this run (again for more)")  # fmt: skip
-    add_common(compacting, _compact, engines=("spark",))
+    add_common(compacting, _compact, looks=lambda given: True)
 
     cleaning = commands.add_parser("vacuum", help="remove what interrupted writers left")
     add_common(cleaning, _vacuum, looks=lambda given: True)
@@ -153,8 +153,9 @@ def main(arguments: argparse.Namespace) -> int:
             if looks_only:
                 status = arguments.do(arguments, Lake(None, root))
                 return status
-            # What a sweep makes isn't there yet.
+            # What a sweep makes, and a stream takes, isn't there yet.
             known = session.SAIL in arguments.engines and arguments.master is None
+            known = known and arguments.do is not _stream
             size = _bytes(arguments, root) if known else None
             usual = session.settings_for(size)
             if arguments.do is _stream:
@@ -328,8 +329,7 @@ def _milliseconds(nanoseconds: float | None) -> str:
 def _stream(arguments: argparse.Namespace, lake: Lake) -> int:
     from episub_router.pipeline.stream import stream
 
-    query = stream(
-        lake.session,
+    stream(
         lake,
         arguments.directory,
         arguments.run_name,
@@ -339,7 +339,6 @@ def _stream(arguments: argparse.Namespace, lake: Lake) -> int:
         files_per_batch=arguments.files,
         on_batch=_tell,
     )
-    query.awaitTermination()
     return 0
 
 

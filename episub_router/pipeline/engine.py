@@ -5,6 +5,8 @@ small is as well worked on in this process.
 """
 
 import pickle
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -25,6 +27,29 @@ def in_one(table: DataFrame) -> DataFrame:
     """`table`, where it is little data (`session.LITTLE`) in one partition: what follows from it is
     made in one stage then, as nothing has to be brought together."""
     return table.coalesce(1) if is_for_little(table.sparkSession) else table
+
+
+def read(schema: StructType, spark: SparkSession, *places: str, base: str = "") -> DataFrame:
+    """The Parquet files in the directories `places`, with what their paths below `base` say."""
+    # As text: Sail keeps the notes on columns that a schema has, empty ones, too, and misses them
+    # where a table has no rows.
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema)
+    reader = spark.read.schema(columns).options(basePath=base or places[0])
+    return in_one(reader.parquet(*places).select(*schema.names))
+
+
+def hold(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
+    """`table`, in memory or on disk, and what forgets it."""
+    spark = table.sparkSession
+    if works_here(spark):
+        # Sail keeps nothing in memory.
+        place = tempfile.mkdtemp(prefix="episub-held-")
+        table.write.mode("overwrite").parquet(place)
+        return read(table.schema, spark, place), lambda: shutil.rmtree(place)
+    # What goes with a worker is made again. New columns: joins with what is made of it would
+    # confuse the old ones.
+    cached = table.cache()
+    return cached.toDF(*cached.columns), cached.unpersist
 
 
 def grouped(

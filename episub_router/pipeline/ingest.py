@@ -16,10 +16,6 @@ from episub_router.pipeline.reading.files import directory_of
 from episub_router.pipeline.reading.source import find, is_finished, packed
 from episub_router.pipeline.storage import files_at, is_local, local_path
 
-FINISHED = "{*[!p],*[!m]p,*[!t]mp,*[!.]tmp,p,mp,tmp}"
-"""Names that don't end in `.tmp`, as a pattern of Hadoop's, which can't say `not`. Those with a
-leading dot or underscore Spark passes over by itself."""
-
 BATCH_BYTES = 4 << 30
 """Input files that are committed together: what is repeated at most after an interruption."""
 
@@ -109,12 +105,13 @@ def listed(path: str) -> Iterator[TraceFileInfo]:
     """The files that `path` stands for. Raises FileNotFoundError where there are none."""
     if is_local(path):
         for found in find(path):
-            yield TraceFileInfo(found, os.path.getsize(found))
+            about = os.stat(found)
+            yield TraceFileInfo(found, about.st_size, about.st_mtime_ns)
         return
-    there = sorted((uri, size) for uri, size in files_at(path) if is_finished(uri))
+    there = sorted(file for file in files_at(path) if is_finished(file[0]))
     if not there:
         raise FileNotFoundError(f"no trace files at {path}")
-    yield from (TraceFileInfo(uri, size) for uri, size in there)
+    yield from (TraceFileInfo(*file) for file in there)
 
 
 def _latest(files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from episub_router.pipeline.engine import in_one
+from episub_router.pipeline.engine import read
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.record import RECORD as _ARROW_RECORD
 from episub_router.pipeline.storage import (
@@ -197,7 +197,7 @@ class Lake:
             for entry in entries
             if (runs is None or entry.run in runs) and (batches is None or entry.batch in batches)
         }
-        table = self._read(RECORD, *sorted(paths), base=self._at(BRONZE))
+        table = read(RECORD, self.session, *sorted(paths), base=self._at(BRONZE))
         return table if runs is None else table.where(is_of(runs))
 
     def check(self, entries: Sequence[Entry], runs: Iterable[str]) -> None:
@@ -216,13 +216,18 @@ class Lake:
         table = self.records(runs, batches)
         return table.where("status = 'event' AND NOT late").drop("status", "detail")
 
+    def recorded(
+        self, run: str, batches: Iterable[str], statuses: Iterable[str] = STATUSES
+    ) -> ds.Dataset:
+        """The records of `run` in some `batches`, without an engine."""
+        of_batches = [of_run(self._at(BRONZE, _batch(batch)), run) for batch in batches]
+        places = [f"{place}/status={status}" for place in of_batches for status in statuses]
+        return self._dataset(places, _ARROW_RECORD)
+
     def traced(self, run: str, *kinds: str) -> ds.Dataset:
         """The events of `run` that are of some kinds, without an engine."""
         batches = sorted({entry.batch for entry in self.manifest() if entry.run == run})
-        places = [
-            f"{of_run(self._at(BRONZE, _batch(batch)), run)}/status=event" for batch in batches
-        ]
-        return self._dataset(places, _ARROW_RECORD).filter(ds.field("event").isin(kinds))
+        return self.recorded(run, batches, ["event"]).filter(ds.field("event").isin(kinds))
 
     def faults(self, runs: Sequence[str]) -> list[tuple[str, int, str, int]]:
         """What went wrong in those of `runs` that were simulated here, as the simulator says: (run,
@@ -256,7 +261,7 @@ class Lake:
     def read(self, layer: str, name: str, runs: Iterable[str] | None = None) -> DataFrame:
         """A table that was written. Raises LakeError where there is none."""
         typed = self._schema(layer, name)
-        table = self._read(typed, self._at(layer, name))
+        table = read(typed, self.session, self._at(layer, name))
         if runs is None:
             return table
         chosen = list(runs)
@@ -278,7 +283,9 @@ class Lake:
         files = [at(f"{place}/{name}")[1] for place in places
                  for name in self._storage.names(place) if name.endswith(".parquet")]  # fmt: skip
         system, base = at(self.root)
-        said = ds.partitioning(pa.schema([("run", pa.string())]), flavor="hive")
+        said = ds.partitioning(
+            pa.schema(dict.fromkeys(("run", "status"), pa.string())), flavor="hive"
+        )
         return ds.dataset(files, schema, "parquet", system, said, base)
 
     def _schema(self, layer: str, name: str) -> StructType:
@@ -303,7 +310,6 @@ class Lake:
             for name in self.tables(layer):
                 for place in (self._at(_ASIDE, layer, name), self._at(layer, name)):
                     self._storage.remove(of_run(place, run))
-        self._storage.remove(self.checkpoint(run))
         for batch in sorted({entry.batch for entry in entries if entry.run == run}):
             others = [entry for entry in entries if entry.batch == batch and entry.run != run]
             place = self._at(BRONZE, _batch(batch))
@@ -341,18 +347,12 @@ class Lake:
         where = self._live(name, run, number)
         table.write.mode("overwrite").partitionBy(*by).parquet(where)
         self._storage.put(self._at(_LIVE, name, _SCHEMA), table.schema.json())
-        return self._read(table.schema, where)
-
-    def _read(self, schema: StructType, *places: str, base: str = "") -> DataFrame:
-        # As text: Sail keeps the notes on columns that a schema has, empty ones, too, and misses
-        # them where a table has no rows.
-        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema)
-        reader = self.session.read.schema(columns).options(basePath=base or places[0])
-        return in_one(reader.parquet(*places).select(*schema.names))
+        return read(table.schema, self.session, where)
 
     def read_live(self, name: str, run: str, number: int) -> DataFrame:
         """Batch `number` of a stream's table."""
-        return self._read(self._schema(_LIVE, name), self._live(name, run, number))
+        schema = self._schema(_LIVE, name)
+        return read(schema, self.session, self._live(name, run, number))
 
     def look_live(self, name: str, run: str, number: int) -> pa.Table:
         """A stream's table as it is after batch `number`, without an engine: what is closed, of all
@@ -385,10 +385,6 @@ class Lake:
 
     def _live(self, name: str, run: str, number: int) -> str:
         return f"{of_run(self._at(_LIVE, name), run)}/{_batch(batch_name(number))}"
-
-    def checkpoint(self, run: str) -> str:
-        """Where Spark remembers how far the stream of `run` is."""
-        return self._at("checkpoints", escaped(run))
 
 
 def _batch(name: str) -> str:

@@ -20,6 +20,7 @@ from episub_router.pipeline.answers import (
     sds,
     spread,
 )
+from episub_router.pipeline.engine import hold
 from episub_router.pipeline.facts import (
     arrivals,
     clocks,
@@ -182,14 +183,6 @@ class Tables:
 
 
 Make = Callable[[Tables, AnswerParams], DataFrame]
-
-
-def hold(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
-    """`table`, in memory or on disk, and what forgets it."""
-    # What goes with a worker is made again. New columns: joins with what is made of it would
-    # confuse the old ones.
-    cached = table.cache()
-    return cached.toDF(*cached.columns), cached.unpersist
 
 
 def on_demand(lake: Lake, name: str, runs: Sequence[str] | None = None) -> DataFrame:

@@ -193,16 +193,18 @@ def put_back(storage: Storage, aside: str, root: str) -> None:
                     storage.rename(f"{aside}/{place}", f"{root}/{place}")
 
 
-def files_at(uri: str) -> Iterator[tuple[str, int]]:
-    """The files that `uri`, a file or directory elsewhere, has, as (URI, bytes). Raises OSError."""
+def files_at(uri: str) -> Iterator[tuple[str, int, int]]:
+    """The files that `uri`, a file or directory elsewhere, has, as (URI, bytes, ns since 1970 of
+    its last change). Raises OSError."""
     system, place = at(uri)
     found = system.get_file_info(place)
     if found.type == fs.FileType.File:
-        yield uri, found.size
+        yield uri, found.size, found.mtime_ns or 0
         return
     for entry in system.get_file_info(fs.FileSelector(place, allow_not_found=True, recursive=True)):
         if entry.type == fs.FileType.File:
-            yield f"{uri.rstrip('/')}/{os.path.relpath(entry.path, place)}", entry.size
+            name = f"{uri.rstrip('/')}/{os.path.relpath(entry.path, place)}"
+            yield name, entry.size, entry.mtime_ns or 0
 
 
 @contextmanager

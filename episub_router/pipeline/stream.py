@@ -1,9 +1,9 @@
-"""The same tables from files as they come: Structured Streaming over a directory.
+"""The same tables from files as they come, batch by batch, on either engine.
 
-Nodes rotate finished files into the directory. Each micro-batch decodes the new files into a batch
-of bronze and makes the answers of the windows anew that are still open. A batch has a name of its
-own and is only there once the manifest has it, so one that a crash left half done replaces itself
-when it is repeated; Spark's checkpoint remembers which files belong to which batch.
+Nodes rotate finished files into a directory. Each batch decodes the new ones into a batch of bronze
+and makes the answers of the windows anew that are still open. The manifest tells which files have
+been taken: a batch that a crash left half done isn't in it, and one that is there and has no
+answers yet is answered first.
 
 The watermark follows the latest event seen, `lateness` behind: at least what nodes rotate their
 files after, since a node without any file so far may have been there all the time. Events from
@@ -11,25 +11,25 @@ before it are kept in bronze with `late` set, counted in the manifest, and left 
 answered here; `run.answer` has them.
 """
 
-import re
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from statistics import median_low
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.query import StreamingQuery
 
 from episub_router.pipeline.answers import messages
 from episub_router.pipeline.bronze.tasks import TraceFileInfo, identify
+from episub_router.pipeline.engine import hold
 from episub_router.pipeline.facts import clocks
-from episub_router.pipeline.ingest import FINISHED, take
+from episub_router.pipeline.ingest import listed, take
 from episub_router.pipeline.lake import Entry, Lake, batch_name, stream_prefix
 from episub_router.pipeline.params import SECOND, AnswerParams
-from episub_router.pipeline.run import Tables, hold
+from episub_router.pipeline.run import Tables
 from episub_router.pipeline.state import (
     Horizon,
     counts_of,
@@ -43,12 +43,10 @@ from episub_router.pipeline.state import (
 
 _TABLES = ("messages", "spread")
 
-_FILES = "path string, modificationTime timestamp, length bigint, content binary"
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one micro-batch did."""
+    """What one batch did."""
 
     number: int
     files: tuple[Entry, ...]
@@ -57,7 +55,6 @@ class Progress:
 
 
 def stream(
-    spark: SparkSession,
     lake: Lake,
     directory: str,
     run: str,
@@ -66,60 +63,47 @@ def stream(
     interval: float = 10.0,
     once: bool = False,
     files_per_batch: int = 1_000,
-    answer: bool = True,
     on_batch: Callable[[Progress], None] = lambda progress: None,
-) -> StreamingQuery:
-    """Start the query that takes every file that comes into `directory` into run `run`.
+) -> None:
+    """Take every file that comes into `directory` into run `run`: for ever or, with `once`, until
+    all are taken that are there.
 
-    `interval` (between looks) is seconds; with `once` the query ends when it has taken all files
-    that are there. Without `answer` files are only taken: answers that are made of the whole run
-    have them. `on_batch` is called with each batch's progress, in this process.
-    Only one query may write a run.
+    `interval` is seconds between looks at the directory. `on_batch` is called with each batch's
+    progress. Only one stream may write a run.
     """
-    found = spark.readStream.format("binaryFile").schema(_FILES).options(
-        maxFilesPerTrigger=files_per_batch, recursiveFileLookup=True, pathGlobFilter=FINISHED,
-        # Spark would pass over files that are older than the newest one by more than a week.
-        maxFileAge="3650d",
-    )  # fmt: skip
-    # The tasks read the content, in blocks.
-    files = found.load(directory).select("path", "length")
-
-    def take_batch(batch: DataFrame, number: int) -> None:
-        progress = _take(spark, lake, batch, number, run, params)
-        if answer and progress.files:
-            _answer(lake, run, number, params, progress)
-        on_batch(progress)
-
-    writer = files.writeStream.foreachBatch(take_batch).queryName(f"episub-{run}")
-    writer = writer.option("checkpointLocation", lake.checkpoint(run))
-    when = writer.trigger(availableNow=True) if once else writer.trigger(
-        processingTime=f"{interval} seconds"
-    )  # fmt: skip
-    return when.start()
-
-
-def _take(
-    spark: SparkSession,
-    lake: Lake,
-    files: DataFrame,
-    number: int,
-    run: str,
-    params: AnswerParams,
-) -> Progress:
-    name = _batch(run, number)
-    manifest = lake.manifest()
-    others = [entry for entry in manifest if entry.run == run and entry.batch != name]
-    watermark = _watermark([entry for entry in others if entry.batch < name], params)
-    # A batch that is there already is repeated because its answers may not be.
-    entries = [entry for entry in manifest if entry.batch == name]
-    if not entries:
-        fresh = _fresh(spark, files, {entry.digest for entry in others}, run)
-        entries = take(spark, lake, name, fresh, watermark)
-    return Progress(number, tuple(entries), watermark)
+    entries = [entry for entry in lake.manifest() if entry.run == run]
+    numbers = [entry.batch.removeprefix(stream_prefix(run)) for entry in entries]
+    number = max((int(text) for text in numbers if text.isdecimal()), default=-1)
+    seen = {entry.file for entry in entries}
+    if lake.live_progress(run).get("batch", -1) < number:
+        last = [entry for entry in entries if entry.batch == _batch(run, number)]
+        before = [entry for entry in entries if entry not in last]
+        on_batch(_answer(lake, run, params, Progress(number, (*last,), _watermark(before, params))))
+    while True:
+        began = time.monotonic()
+        there = [file for file in _listed(directory) if file.name not in seen]
+        some = sorted(there, key=attrgetter("modified", "path"))[:files_per_batch]
+        seen.update(file.name for file in some)
+        if fresh := _fresh(lake, some, {entry.digest for entry in entries}, run):
+            number, watermark = number + 1, _watermark(entries, params)
+            taken = take(lake.session, lake, _batch(run, number), fresh, watermark)
+            on_batch(_answer(lake, run, params, Progress(number, (*taken,), watermark)))
+            entries += taken
+        if once and not there:
+            return
+        if not once:
+            time.sleep(max(0.0, began + interval - time.monotonic()))
 
 
 def _batch(run: str, number: int) -> str:
     return stream_prefix(run) + batch_name(number)
+
+
+def _listed(directory: str) -> list[TraceFileInfo]:
+    try:
+        return [*listed(directory)]
+    except FileNotFoundError:
+        return []
 
 
 def _watermark(before: Sequence[Entry], params: AnswerParams) -> int | None:
@@ -132,25 +116,19 @@ def _watermark(before: Sequence[Entry], params: AnswerParams) -> int | None:
 
 
 def _fresh(
-    spark: SparkSession, files: DataFrame, known: Collection[str], run: str
+    lake: Lake, files: Sequence[TraceFileInfo], known: Collection[str], run: str
 ) -> list[TraceFileInfo]:
     """Those of `files` whose digest isn't `known`, and of several with one content the first."""
-    # Spark writes paths of this machine as URIs.
-    listed = [
-        TraceFileInfo(re.sub(r"^file:/+", "/", row.path), row.length) for row in files.collect()
-    ]
-    found = identify(spark, sorted(listed, key=lambda file: file.path))
+    found = identify(lake.session, sorted(files, key=attrgetter("path")))
     chosen = {file.digest: file for file in reversed(found) if file.digest not in known}
     return [replace(file, run=run) for file in chosen.values()]
 
 
-def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: Progress) -> None:
+def _answer(lake: Lake, run: str, params: AnswerParams, progress: Progress) -> Progress:
     """Make the answers that may still change: those of windows that end less than `patience`
     before the watermark, or after it. What was open before and isn't any more is closed as it is.
     """
-    done = lake.live_progress(run)
-    # One that is done already is repeated, from the same state.
-    base = done.get("before") if done.get("batch") == number else done.get("batch")
+    number, base = progress.number, lake.live_progress(run).get("batch")
     horizon = None if progress.watermark is None else Horizon.of(progress.watermark, params)
     names = {_batch(run, batch) for batch in range(0 if base is None else base + 1, number + 1)}
     rows = reduced(lake.events([run], names))
@@ -191,11 +169,12 @@ def _answer(lake: Lake, run: str, number: int, params: AnswerParams, progress: P
                     ("spread", "window", spread),
                 ):
                     _write(lake, name, run, (base, number), table, horizon, time)
-    lake.put_live_progress(run, {"batch": number, "before": base})
+    lake.put_live_progress(run, {"batch": number})
     if base is not None:
         lake.forget_live("state", run, base)
         for name in _TABLES:
             lake.forget_live(name, run, base, "/closed=false")
+    return progress
 
 
 def _write(

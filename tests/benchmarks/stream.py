@@ -149,7 +149,7 @@ def measure(load: Load, lateness: float, more: list[str], place: Path) -> dict[s
     try:
         # Traces begin when the stream does, so that its start is no part of the ages.
         until = time.time() + _READY
-        while not Path(lake, "checkpoints", RUN, "metadata").exists():
+        while not Path(lake).exists():
             if query.poll() is not None or time.time() > until:
                 raise SystemExit("the stream didn't start")
             time.sleep(_LOOK)

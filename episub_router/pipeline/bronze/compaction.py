@@ -5,20 +5,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from episub_router.pipeline.lake import SUMMARY, Entry, Lake, LakeError, of_run, stream_prefix
-from episub_router.pipeline.sql import grouped_by
+from episub_router.pipeline.bronze.tasks import Batch, write_records
+from episub_router.pipeline.lake import SUMMARY, Entry, Lake, LakeError, stream_prefix
+from episub_router.pipeline.record import ENCODED
 
 LARGE = 1 << 30
 """Bytes of traces in a batch from which on it stays as it is, and up to which others are taken
 together."""
 
-_PER_FILE = 256 << 20
-"""Bytes of traces in a Parquet file, which is a fraction of that."""
-_ROW_GROUP = 16 << 20
-"""Bytes of rows of one kind of event, mostly, so that a query for another passes over them."""
-
 _HELD_BACK = 2
-"""A stream's last batches: the next one reads the last, and it may be repeated itself."""
+"""A stream's last batches: the next one reads the last, which may have no answers itself yet."""
 
 _PREFIX = "compact-"
 """Before the names of streams' batches, in the order in which a watermark asks for those before."""
@@ -72,22 +68,10 @@ def _bytes(entries: Sequence[Entry]) -> int:
 def _put_together(lake: Lake, entries: Sequence[Entry]) -> str:
     run, replaced = entries[0].run, sorted({entry.batch for entry in entries})
     name = _PREFIX + hashlib.sha256("\n".join(replaced).encode()).hexdigest()[:16]
-    place = of_run(lake.stage(name, [run]), run)
-    records = lake.records([run], replaced).drop("run")
-    (
-        records.repartition(-(-_bytes(entries) // _PER_FILE) or 1, "file")
-        .sortWithinPartitions("status", "event", "file", "offset")
-        .write.mode("overwrite")
-        .option("parquet.block.size", _ROW_GROUP)
-        .partitionBy("status")
-        .parquet(place)
-    )
-    written = lake.session.read.schema(records.schema).parquet(place)
-    counted = grouped_by(
-        written, ["file"], events="count_if(status = 'event')",
-        quarantined="count_if(status = 'quarantined')",
-    )  # fmt: skip
-    found = {row.file: (row.events, row.quarantined) for row in counted.collect()}
+    records = lake.recorded(run, replaced).to_batches()
+    encoded = (batch.select(ENCODED.names).cast(ENCODED) for batch in records)
+    made, _ = write_records(encoded, run, "part-00000", Batch(name, lake.stage(name, [run])))
+    found = {entry.file: (entry.events, entry.quarantined) for entry in made}
     wanted: dict[str, tuple[int, int]] = {}
     for entry in entries:
         events, quarantined = wanted.get(entry.file, (0, 0))

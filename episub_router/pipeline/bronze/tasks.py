@@ -35,11 +35,12 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True, slots=True)
 class TraceFileInfo:
-    """An input file. `digest`, `head` (its first bytes) and `run` are empty until `identify` has
-    looked; `run` is what the header says, or None."""
+    """An input file, last changed at `modified` (ns since 1970). `digest`, `head` (its first bytes)
+    and `run` are empty until `identify` has looked; `run` is what the header says, or None."""
 
     path: str
     size: int
+    modified: int = 0
     digest: str = ""
     run: str | None = None
     head: bytes = b""

@@ -79,10 +79,11 @@ def _of_faults(topic: TopicReport) -> str:
     explained = sum(sum(topic.causes.get(cause, (0, 0))) for cause in outside)
     if not explained:
         return ""
-    p99 = _shown("latency_p99", topic.rest.get("latency_p99"))
+    p99 = topic.rest.get("latency_p99")
+    without = f"; p99 without them {_shown('latency_p99', p99)}" if p99 is not None else ""
     return (
         f" ({explained:,} of {late + lost:,} late or lost deliveries were met by faults or slow "
-        f"links; p99 without them {p99})"
+        f"links{without})"
     )
 
 

@@ -112,11 +112,15 @@ def _latency(report: Report) -> Spec:
 
 def _timeline(report: Report) -> Spec:
     """How late each message was, and whether it got to all, with faults as bands."""
+    deadline = report.deadline * 1000
+    # What got to nobody is a cross on the deadline, and no part of the line.
     rows = _rows(report, lambda topic: (
-        {"after": row["after"], "ms": max((row["latency_p99"] or 0) / 1e6, 1),
-         "reached": row["reliability"], "lost": row["reliability"] < 1}
+        {"after": row["after"], "reached": row["reliability"], "lost": row["reliability"] < 1,
+         "ms": max(row["latency_p99"] / 1e6, 1) if row["latency_p99"] is not None else deadline,
+         "came": row["latency_p99"] is not None}
         for row in topic.messages if row["latency_p99"] is not None or row["reliability"] < 1
     ))  # fmt: skip
+    came = [row for row in rows if row["came"]]
     if not rows:
         return {}
     last = max(row["after"] for row in rows)
@@ -138,14 +142,13 @@ def _timeline(report: Report) -> Spec:
         layers.append(_layer(bands, "rect", {"opacity": 0.22}, x=x, x2={"field": "until"},
                              color=colour, tooltip=about))  # fmt: skip
     layers += [
-        _layer(rows, "line", {"strokeWidth": 1.2}, x=x, y=y, color=_colour(report)),
-        _layer(rows, "point", {"size": 12, "filled": True, "opacity": 1}, x=x, y=y,
+        _layer(came, "line", {"strokeWidth": 1.2}, x=x, y=y, color=_colour(report)),
+        _layer(came, "point", {"size": 12, "filled": True, "opacity": 1}, x=x, y=y,
                color=_colour(report, legend=None), tooltip=said),
         _layer((row for row in rows if row["lost"]), "point",
                {"shape": "cross", "size": 40, "color": _RED, "filled": True}, x=x, y=y,
                tooltip=said),
-        _layer([{"ms": report.deadline * 1000}], "rule", {"color": _RED, "strokeDash": [6, 4]},
-               y=_field("ms")),
+        _layer([{"ms": deadline}], "rule", {"color": _RED, "strokeDash": [6, 4]}, y=_field("ms")),
     ]  # fmt: skip
     # Those that a run's own record tells of.
     recorded = _rows(report, lambda topic: (
