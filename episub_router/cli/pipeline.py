@@ -329,6 +329,7 @@ def _milliseconds(nanoseconds: float | None) -> str:
 def _stream(arguments: argparse.Namespace, lake: Lake) -> int:
     from episub_router.pipeline.stream import stream
 
+    print(f"following {arguments.directory}", flush=True)
     stream(
         lake,
         arguments.directory,

@@ -141,15 +141,15 @@ def measure(load: Load, lateness: float, more: list[str], place: Path) -> dict[s
                "--run", RUN, "--lake", str(lake), "--lateness", str(lateness), *more]  # fmt: skip
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     watch = Watch()
-    # What Spark says when it is interrupted is nobody's concern.
-    query = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-    )
+    # What an engine says when it is interrupted is nobody's concern.
+    said = place / "said"
+    with said.open("wb") as out:
+        query = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, env=environment)
     writer = None
     try:
         # Traces begin when the stream does, so that its start is no part of the ages.
         until = time.time() + _READY
-        while not Path(lake).exists():
+        while not said.stat().st_size:
             if query.poll() is not None or time.time() > until:
                 raise SystemExit("the stream didn't start")
             time.sleep(_LOOK)

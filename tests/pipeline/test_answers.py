@@ -294,14 +294,16 @@ def test_depths_follow_parents(data: st.DataObject) -> None:
     pd = pytest.importorskip("pandas")
     from episub_router.pipeline.facts.spread import with_depths
 
-    peers = [f"p{number}" for number in range(data.draw(st.integers(1, 30)))]
-    parents = [data.draw(st.sampled_from([*peers, "elsewhere", None])) for _ in peers]
-    hops = [data.draw(st.sampled_from([None, None, 0, 7, 2**31 - 1])) for _ in peers]
-    tree = pd.DataFrame({"peer": peers, "parent": parents, "hops": pd.array(hops, dtype="Int32")})
+    peers = [f"p{number}" for number in range(data.draw(st.integers(1, 20)))]
+    rows = [(message, peer) for message in "mn" for peer in peers]
+    parents = [data.draw(st.sampled_from([*peers, "elsewhere", None])) for _ in rows]
+    hops = [data.draw(st.sampled_from([None, None, 0, 7, 2**31 - 1])) for _ in rows]
+    trees = pd.DataFrame(rows, columns=["message", "peer"])
+    trees = trees.assign(parent=parents, hops=pd.array(hops, dtype="Int32"))
     first = {
-        ("m", peer): {"hops": hop, "parent": parent}
-        for peer, parent, hop in zip(peers, parents, hops, strict=True)
+        row: {"hops": hop, "parent": parent}
+        for row, parent, hop in zip(rows, parents, hops, strict=True)
     }
-    found = with_depths(tree)["hops"]
-    for peer, depth in zip(peers, found, strict=True):
-        assert (None if pd.isna(depth) else depth) == oracle.depth(first, "m", peer)
+    found = with_depths(trees)["hops"]
+    for (message, peer), depth in zip(rows, found, strict=True):
+        assert (None if pd.isna(depth) else depth) == oracle.depth(first, message, peer)

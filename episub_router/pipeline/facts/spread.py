@@ -90,25 +90,29 @@ def deliveries(
         StructField("hops", IntegerType(), True) if field.name == "hops" else field
         for field in table.schema
     ])  # fmt: skip
-    return grouped(table, ["run", "message"], with_depths, schema)
+    # A 64th of a run's messages at once: a call costs more than a message.
+    parts = table.withColumn("part", F.pmod(F.xxhash64("message"), F.lit(64)))
+    return grouped(
+        parts, ["run", "part"], lambda trees: with_depths(trees.drop(columns="part")), schema
+    )
 
 
-def with_depths(tree: pd.DataFrame) -> pd.DataFrame:
-    """The deliveries of one message with `hops` where it was missing: links up to the publisher
-    over `parent`, missing still where that chain leads nowhere.
+def with_depths(trees: pd.DataFrame) -> pd.DataFrame:
+    """The deliveries of some messages of a run with `hops` where it was missing: links up to the
+    publisher over `parent`, missing still where that chain leads nowhere.
 
     Each round doubles the length of the chains that are known (pointer jumping), so that a tree
     of depth d takes log2(d) rounds.
     """
-    hops = tree["hops"]
+    hops = trees["hops"]
     if not hops.isna().any():
-        return tree
-    size = len(tree)
-    place = {peer: row for row, peer in enumerate(tree["peer"])}
+        return trees
+    size = len(trees)
     known = hops.notna().to_numpy()
+    at, of = (pd.MultiIndex.from_frame(trees[["message", end]]) for end in ("peer", "parent"))
+    parent = at.get_indexer(of)
     # A peer whose depth is known ends the chain, and so does one whose parent isn't here.
-    parent = np.array([place.get(name, row) for row, name in enumerate(tree["parent"])])
-    parent[known] = np.flatnonzero(known)
+    parent = np.where(known | (parent < 0), np.arange(size), parent)
     distance = np.where(parent == np.arange(size), 0, 1)
     for _ in range(size.bit_length()):
         distance = distance + distance[parent]
@@ -118,7 +122,7 @@ def with_depths(tree: pd.DataFrame) -> pd.DataFrame:
     # What a damaged event has may be the most that there is already.
     depth = pd.array(np.minimum(base[parent] + distance, MAX_HOPS), dtype="Int32")
     depth[~ends_well] = pd.NA
-    return tree.assign(hops=depth)
+    return trees.assign(hops=depth)
 
 
 def duplicates(events: DataFrame, deliveries: DataFrame, control: DataFrame) -> DataFrame:
