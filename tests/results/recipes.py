@@ -153,7 +153,9 @@ def _shadow_row(document: Mapping[str, Any], kind: str, row: Mapping[str, Any]) 
         "of_payload",
     )  # fmt: skip
     taken = {name: row[name] for name in names if row.get(name) is not None}
-    return {"scenario": document["name"], "hosts": document["hosts"], "kind": kind, **taken}
+    seed = document["seed"]
+    scenario = f"{document['name']}, seed {seed}" if seed != 1 else document["name"]
+    return {"scenario": scenario, "hosts": document["hosts"], "kind": kind, **taken}
 
 
 def _simulation(
@@ -184,6 +186,26 @@ def _benchmark(
 _HOST = ("protocol", "net", "router.py")
 _TWO = ("--only", "gossipsub-defaults", "gossipsub-bounded", "episub")
 _AT_REST = ("--messages", "60", "--settle", "600", "--idle", "60", "--computing-clock", *_TWO)
+
+_GO = ("go", "episub-go")
+_SHADOW: tuple[tuple[tuple[str, ...], *tuple[tuple[str, ...], ...]], ...] = (
+    (
+        (*_GO, "episub", "py", "episub,go"),
+        ("subnet-blob-msg",), ("five-sources",),
+    ),
+    (
+        _GO,
+        *(("five-sources", "--seed", seed) for seed in ("2", "3", "4")),
+        ("one-source",), ("fifty-sources",), ("killed",),
+        ("loss",), ("loss", "--set", "network.loss=0.05"),
+        ("large",), ("large", "--set", "network.uplink=50.0"),
+        ("large", "--set", "traffic.size=8000000"),
+        ("large", "--set", "traffic.size=8000000", "--set", "network.uplink=50.0"),
+        ("behind",), ("behind", "--set", "traffic.large_every=0"),
+    ),
+    (("episub,episub-go,episub-go",), ("five-sources", "--nodes", "150")),
+)  # fmt: skip
+"""Kinds of nodes, and the scenarios that they run."""
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -278,12 +300,9 @@ RECIPES: dict[str, Recipe] = {
             commands=[
                 ("-m", "interop.shadow", f"interop/shadow/scenarios/{scenario}.toml", "--kinds",
                  kinds, *settings, "--simulate", "--json")
-                for scenario, *settings in (
-                    ("subnet-blob-msg",), ("one-source",), ("five-sources",), ("fifty-sources",),
-                    ("loss",), ("killed",), ("large",), ("behind",),
-                    ("behind", "--set", "traffic.large_every=0"),
-                )
-                for kinds in ("go", "episub-go")
+                for of, *scenarios in _SHADOW
+                for scenario, *settings in scenarios
+                for kinds in of
             ],
             code=_HOST,
             read=shadow_rows,

@@ -374,6 +374,26 @@ def _hosts() -> Lines:
     return found
 
 
+_MODELS = {"go": "gossipsub", "py": "gossipsub", "episub-go": "episub", "episub": "episub"}
+"""The simulator's router of the same kind."""
+
+
+def _simulated_and_real() -> Lines:
+    """Real nodes' figures, with the simulator's for the same scenario behind them."""
+    found: Lines = {}
+    for row in rows_of("shadow"):
+        same = {name: row[name] for name in ("scenario", "hosts", "of")}
+        kind = f"simulator, {_MODELS.get(row['kind'])}"
+        if model := row_of("shadow", kind=kind, **same):
+            real, simulated = figures_of(row), figures_of(model)
+            found[f"{row['scenario']}: {row['kind']}"] = {
+                name: f"{real[name]} / {simulated[name]}"
+                for name in ("p50", "p99", "duplicates", "of_payload")
+                if name in real and name in simulated
+            } | {"ratio": ratio(row["p99"], model["p99"])}
+    return found
+
+
 def _sds_bytes() -> Lines:
     found: Lines = {}
     for every, of in groupby(rows_of("sds-bytes"), lambda row: row["every_s"]):
@@ -500,6 +520,10 @@ TABLES: dict[str, Table] = {
         "delivered": "{deliveries} of {due}", "p50 / p99, ms": "{p50} / {p99}",
         "to 99 %, ms": "{to_99}", "duplicates": "{duplicates}", "sent, of payload": "{of_payload}",
     }),
+    "simulated-and-real": Table(("shadow",), "scenario: nodes", {
+        "p50, ms": "{p50}", "p99, ms": "{p99}", "p99, ratio": "{ratio}",
+        "duplicates": "{duplicates}", "sent, of payload": "{of_payload}",
+    }, _simulated_and_real),
     "sds-bytes": Table(("sds-bytes",), "a message every", {
         "no loss": "{loss_0}", "5 % lost": "{loss_5}", "30 % lost": "{loss_30}",
     }, _sds_bytes),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from interop.shadow.kinds import KINDS
 from interop.shadow.run import find
 from tests import children
 
@@ -40,8 +41,11 @@ def test_without_shadow_a_line_says_what_to_do(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.hosts
 @pytest.mark.skipif(find() is None, reason="there is no Shadow")
-def test_the_same_seed_gives_the_same_result(tmp_path: Path) -> None:
-    few = ["--kinds=episub,py", "--set=traffic.messages=12", "--set=traffic.start=10"]
+@pytest.mark.parametrize("kinds", ["episub,py", "episub-go,go"])
+def test_the_same_seed_gives_the_same_result(kinds: str, tmp_path: Path) -> None:
+    for reason in filter(None, (KINDS[kind].problem() for kind in kinds.split(","))):
+        pytest.skip(reason)
+    few = [f"--kinds={kinds}", "--set=traffic.messages=12", "--set=traffic.start=10"]
     # In a new checkout nothing is compiled yet.
     shutil.rmtree(ROOT / "interop" / "shadow" / "shim" / "__pycache__", ignore_errors=True)
     outcomes = []
