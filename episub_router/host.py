@@ -17,8 +17,8 @@ from multiaddr import Multiaddr
 
 from episub_router.addresses import AddressFilter, check_free, dialable, is_circuit, is_wildcard
 from episub_router.net.connections.circuits import RelayPlaces
-from episub_router.net.connections.silence import socket_below
-from episub_router.net.ping import measure_rtt
+from episub_router.net.connections.kernel import socket_below
+from episub_router.net.connections.ping import measure_rtt
 from episub_router.pubsub import PubsubParams, ResilientPubsub
 from episub_router.router import EpisubRouter
 from episub_router.util.errors import has_cancelled, single

@@ -22,6 +22,7 @@ from episub_router.addresses import address_prefix
 from episub_router.net.address_book import AddressBook
 from episub_router.net.connections.dialer import Dialer
 from episub_router.net.connections.idle import IdleConnections
+from episub_router.net.connections.ping import Pinger
 from episub_router.net.connections.silence import SilenceWatch
 from episub_router.net.counters import ORDINARY, Counters, DropLog
 from episub_router.net.discovery.bootstrap import Bootstrap
@@ -35,7 +36,6 @@ from episub_router.net.outbound import Outbound
 from episub_router.net.params import RouterParams
 from episub_router.net.payloads import Payloads
 from episub_router.net.peers import PeerTable
-from episub_router.net.ping import Pinger
 from episub_router.net.publish_room import PublishRoom
 from episub_router.net.topics import Mesh, TopicDriver, is_in_a_view
 from episub_router.protocol.hyparview import CONTACTS_ASKED
@@ -83,7 +83,7 @@ class NodeParts:
         self.framer = Framer(host, self.book, counters)
         silence = SilenceWatch(host, peers)
         self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
-        self._pinger = Pinger(host, counters, peers)
+        self._pinger = Pinger(host, counters)
         reports = LargeReports(self.events, machines)
         large = LargeMessages(pubsub, counters, reports, threshold, router_params.max_message_size)
         self.topics = TopicDriver(

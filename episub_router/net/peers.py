@@ -68,6 +68,7 @@ class Quiet:
 
     received: int  # bytes
     looks: int = 0
+    pushed: bool = False  # whether a payload went to it meanwhile
 
 
 @dataclass(slots=True, eq=False)
@@ -105,8 +106,7 @@ class RemotePeer:
     is_measured: bool = False  # whether a ping is under way or waits for its turn
     topics_measuring: dict[str, None] = field(default_factory=dict)  # wait for the answer
     probed: bool | None = None  # whether the system ends its connections soon after it is gone
-    pushed: Quiet | None = None  # since a payload went to it and nothing came back
-    at_rest: Quiet | None = None  # since the last look at all neighbours
+    quiet: Quiet | None = None  # since something last came, as far as was looked
     was_reported: bool = False  # whether it was silent, and asked for a sign of life
     watched: bool = False  # whether something was sent to it since its queue was last seen empty
     taken: int = 0  # how much it had taken from its queue when that was last looked at
@@ -172,9 +172,6 @@ class PeerListener:
 
     def peer_silent(self, peer: RemotePeer) -> None:
         """Nothing has come from `peer` for too long."""
-
-    def rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
-        """A round trip to `peer` took `rtt` seconds, or failed (None)."""
 
     def pieces_sent(self, peer: RemotePeer) -> None:
         """All pieces that waited for `peer` have been sent."""
@@ -400,11 +397,6 @@ class PeerTable:
         self._counters.add(Reason.PEER_SILENT)
         for listener in self._listeners:
             listener.peer_silent(peer)
-
-    def note_rtt(self, peer: RemotePeer, rtt: float | None) -> None:
-        """A round trip to `peer` took `rtt` seconds, or failed (None)."""
-        for listener in self._listeners:
-            listener.rtt_measured(peer, rtt)
 
     def note_pieces_sent(self, peer: RemotePeer) -> None:
         """No piece waits for `peer` any more."""

@@ -21,6 +21,7 @@ import trio
 from libp2p.abc import INetworkService
 from libp2p.peer.id import ID
 
+from episub_router.net.connections.ping import Pinger
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.events import (
     Alone,
@@ -34,7 +35,6 @@ from episub_router.net.events import (
 from episub_router.net.large_messages import LargeMessages
 from episub_router.net.outbound import Outbound
 from episub_router.net.peers import PeerListener, PeerTable, RemotePeer
-from episub_router.net.ping import Pinger
 from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev
 from episub_router.protocol.messages import Gossip, Message
@@ -235,7 +235,7 @@ class TopicDriver(PeerListener):
         waiting, peer.topics_dialling = peer.topics_dialling, {}
         self._feed_each(waiting, ev.DialFailed(peer.key))
 
-    def rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
+    def _rtt_measured(self, peer: RemotePeer, rtt: float | None) -> None:
         if self.trace is not None:
             self.trace.measured(peer.key, rtt)
         waiting, peer.topics_measuring = peer.topics_measuring, {}
@@ -366,7 +366,7 @@ class TopicDriver(PeerListener):
                 self.peers.request(peer, for_others)
             case ef.MeasureRtt():
                 peer.topics_measuring[topic] = None
-                self.pinger.request(peer)
+                self.pinger.request(peer, self._rtt_measured)
             case ef.NeighborUp():
                 self.peers.note_use(peer)
                 self.mesh.up(topic, peer)

@@ -11,8 +11,8 @@ from libp2p.network.connection.swarm_connection import SwarmConn
 
 from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.net.connections.closing import close_within
-from episub_router.net.connections.silence import socket_below
-from episub_router.net.ping import measure_rtt
+from episub_router.net.connections.kernel import socket_below
+from episub_router.net.connections.ping import measure_rtt
 from tests.hosts import Node, connect, eventually, running_nodes
 
 pytestmark = pytest.mark.hosts

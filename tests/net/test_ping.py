@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +10,14 @@ import trio
 from libp2p.peer.id import ID
 from trio.testing import MockClock
 
-from episub_router.net import ping
 from episub_router.net.backlog import Backlog
+from episub_router.net.connections import ping
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.peers import RemotePeer
 
-CONNECTED = SimpleNamespace(get_network=lambda: SimpleNamespace(get_connections=lambda peer: [1]))
+CONNECTION = SimpleNamespace(is_closed=False, muxed_conn=None)
+NETWORK = SimpleNamespace(get_connections=lambda peer: [CONNECTION])
+CONNECTED = SimpleNamespace(get_network=lambda: NETWORK)
 
 
 class Measuring:
@@ -28,10 +28,7 @@ class Measuring:
         self.reports: list[tuple[bytes, float | None]] = []
         self.counters = Counters()
         host: Any = CONNECTED
-        peers: Any = SimpleNamespace(
-            note_rtt=lambda peer, rtt: self.reports.append((peer.key, rtt))
-        )
-        self.pinger = ping.Pinger(host, self.counters, peers)
+        self.pinger = ping.Pinger(host, self.counters)
 
         async def measure(host: Any, peer: ID) -> float:
             self.started.append(trio.current_time())
@@ -42,13 +39,16 @@ class Measuring:
 
         monkeypatch.setattr(ping, "measure_rtt", measure)
 
+    def request(self, peer: RemotePeer) -> None:
+        self.pinger.request(peer, lambda peer, rtt: self.reports.append((peer.key, rtt)))
+
 
 async def run(measuring: Measuring, seconds: float, *peers: bytes) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(measuring.pinger.run)
         records = {peer: RemotePeer(ID(peer), Backlog(1, 1), 0) for peer in peers}
         for peer in peers:
-            measuring.pinger.request(records[peer])
+            measuring.request(records[peer])
         await trio.sleep(seconds)
         nursery.cancel_scope.cancel()
 
@@ -74,19 +74,11 @@ async def test_what_fails_is_reported_as_failed(
     assert measuring.counters[Reason.PINGS_FAILED] == 1
 
 
-async def test_what_was_measured_while_the_event_loop_was_behind_is_measured_again(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A ping of a busy host says how busy it is; near neighbours would look far."""
-    paces = iter([True, True, False])
-
-    @asynccontextmanager
-    async def watched(seconds: float) -> AsyncIterator[SimpleNamespace]:
-        yield SimpleNamespace(is_slow=next(paces))
-
-    monkeypatch.setattr(ping, "load_aware", watched)
+async def test_what_the_kernel_knows_costs_no_ping(monkeypatch: pytest.MonkeyPatch) -> None:
     measuring = Measuring(monkeypatch, 0.01)
-    await run(measuring, 60, b"peer")
-    assert len(measuring.started) == 3
-    assert measuring.started[1] - measuring.started[0] >= 10
-    assert measuring.reports == [(b"peer", 0.01)]
+    monkeypatch.setattr(ping, "shortest_rtt", lambda host, peer: 0.04)
+    peers = [RemotePeer(ID(b"%d" % n), Backlog(1, 1), 0) for n in range(100)]
+    for peer in peers:
+        measuring.request(peer)
+    assert measuring.reports == [(peer.key, 0.04) for peer in peers]
+    assert not measuring.started

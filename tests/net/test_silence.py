@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,14 +26,12 @@ class Watched(Lab, PeerListener):
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self.received: int | None = 1000
-        monkeypatch.setattr(silence, "bytes_received", lambda _: self.received)
+        monkeypatch.setattr(silence, "bytes_received", lambda *_: self.received)
         self.peer = self.peers[ME]
         self.peer.probed = True
         self.reported: list[RemotePeer] = []
         self.peers.listen(self)
-        connection = SimpleNamespace(muxed_conn=None)
-        network = SimpleNamespace(get_connections=lambda _: [connection])
-        host: Any = SimpleNamespace(get_network=lambda: network)
+        host: Any = None
         self.watch = SilenceWatch(host, self.peers)
 
     def peer_silent(self, peer: RemotePeer) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import socket
+import struct
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
+from libp2p.peer.id import ID
 
 from episub_router import RouterParams
-from episub_router.net.connections.silence import bytes_received, notice_silence, socket_below
+from episub_router.net.connections import kernel
+from episub_router.net.connections.kernel import (
+    bytes_received,
+    notice_silence,
+    shortest_rtt,
+    socket_below,
+)
 from tests.hosts import connect_all
 from tests.router.overlays import overlay_of, record
 
@@ -48,17 +57,73 @@ async def test_each_connection_of_a_router_is_watched() -> None:
             assert quiet + RouterParams().silence_timeout < 10
 
 
+PEER = ID(b"peer")
+
+
+def host_over(*streams: trio.SocketStream | None) -> Any:
+    """A host with these connections to each peer."""
+    connections = [SimpleNamespace(muxed_conn=SimpleNamespace(conn=each)) for each in streams]
+    network = SimpleNamespace(get_connections=lambda _: connections)
+    return SimpleNamespace(get_network=lambda: network)
+
+
 @LINUX
 async def test_only_what_the_other_process_writes_counts_as_received() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with listener, socket.create_connection(listener.getsockname()) as one:
         other, _ = listener.accept()
-        layer = SimpleNamespace(conn=trio.SocketStream(trio.socket.from_stdlib_socket(one)))
+        host = host_over(None, trio.SocketStream(trio.socket.from_stdlib_socket(one)))
         with other:
-            assert bytes_received(layer) == 0
+            assert bytes_received(host, PEER) == 0
             one.send(b"acknowledged by the other kernel")
-            assert bytes_received(layer) == 0
+            assert bytes_received(host, PEER) == 0
             other.send(b"five!")
             assert one.recv(5, socket.MSG_PEEK | socket.MSG_WAITALL) == b"five!"
-            assert bytes_received(layer) == 5
-    assert bytes_received(layer) is None
+            assert bytes_received(host, PEER) == 5
+    assert bytes_received(host, PEER) is None
+
+
+@LINUX
+async def test_a_process_that_answers_late_is_no_farther() -> None:
+    """Both ends know it from the handshake on."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, socket.create_connection(listener.getsockname()) as one:
+        other, _ = listener.accept()
+        ends = [
+            host_over(trio.SocketStream(trio.socket.from_stdlib_socket(end)))
+            for end in (one, other)
+        ]
+        for _ in range(3):
+            assert [shortest_rtt(host, PEER) for host in ends] == [0.001, 0.001]
+            one.send(b"x")
+            other.recv(1)
+            await trio.sleep(0.1)
+            other.send(b"x")
+            one.recv(1)
+    assert shortest_rtt(ends[0], PEER) is None
+    assert shortest_rtt(host_over(), PEER) is None
+
+
+def tcp_info(rtt: int) -> bytes:
+    """What the kernel says of a connection with this tcpi_min_rtt (linux/tcp.h)."""
+    return struct.pack("=148xI", rtt)
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ([80_000, 40_300], 0.0403),  # of two connections the shorter way
+        ([20], 0.001),
+        ([2**32 - 1], None),  # nothing was acknowledged yet
+        ([2**32 - 1, 5_000], 0.005),
+        ([None], None),  # a kernel that knows less
+    ],
+)
+def test_the_kernels_microseconds_are_seconds(
+    said: list[int | None], seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    infos = iter([bytes(104) if rtt is None else tcp_info(rtt) for rtt in said])
+    asked = SimpleNamespace(getsockopt=lambda *_: next(infos))
+    monkeypatch.setattr(kernel, "socket_below", lambda _: asked)
+    monkeypatch.setattr(socket, "TCP_INFO", 11, raising=False)
+    assert shortest_rtt(host_over(*[None] * len(said)), PEER) == seconds

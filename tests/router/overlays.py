@@ -12,7 +12,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubParams, EpisubRouter, MembershipParams, RouterParams
-from episub_router.net.connections.silence import socket_below
+from episub_router.net.connections.kernel import socket_below
 from episub_router.net.node import NodeParts
 from episub_router.net.peers import PeerTable, RemotePeer
 from episub_router.protocol.messages import Message

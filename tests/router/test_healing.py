@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from episub_router.net.connections.silence import socket_below
+from episub_router.net.connections.kernel import socket_below
 from episub_router.net.counters import Reason
 from episub_router.protocol.effects import DownReason, NeighborDown
 from tests.hosts import Node

@@ -9,7 +9,7 @@ from typing import Any
 import trio
 from libp2p.abc import IMuxedConn, INetConn
 
-from episub_router.net.connections.silence import socket_below
+from episub_router.net.connections.kernel import socket_below
 
 
 async def close_within(connection: INetConn, seconds: float) -> None:

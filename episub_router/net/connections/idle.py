@@ -20,11 +20,11 @@ from libp2p.peer.id import ID
 from libp2p.rcmgr import Direction
 
 from episub_router.net.connections.closing import close_within, write_whole
+from episub_router.net.connections.kernel import notice_silence, socket_below
 from episub_router.net.connections.moved import MovedPeers
-from episub_router.net.connections.silence import notice_silence, socket_below
+from episub_router.net.connections.ping import PING_PROTOCOL
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
-from episub_router.net.ping import PING_PROTOCOL
 
 _CLOSE_TIMEOUT = 5.0
 """Seconds; py-libp2p's close takes 0.2."""

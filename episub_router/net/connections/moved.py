@@ -17,7 +17,7 @@ import trio
 from libp2p.abc import IHost, INetConn, INetwork
 
 from episub_router.net.connections.closing import close_within
-from episub_router.net.connections.silence import socket_below
+from episub_router.net.connections.kernel import socket_below
 
 logger = logging.getLogger(__name__)
 

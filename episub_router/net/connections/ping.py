@@ -1,4 +1,4 @@
-"""Round trips over /ipfs/ping/1.0.0, for E10 and E18.
+"""Round trips, for E10 and E18: the kernel's, or where it has none, over /ipfs/ping/1.0.0.
 
 py-libp2p's own ping service rounds to whole milliseconds, which on a LAN makes all peers
 equally near.
@@ -7,7 +7,9 @@ equally near.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeAlias
 
 import trio
 from libp2p.abc import IHost
@@ -15,8 +17,10 @@ from libp2p.custom_types import TProtocol
 from libp2p.io.utils import read_exactly
 from libp2p.peer.id import ID
 
+from episub_router.net.connections.kernel import shortest_rtt
 from episub_router.net.counters import Counters, Reason
-from episub_router.net.peers import PeerTable, RemotePeer
+from episub_router.net.peers import RemotePeer
+from episub_router.util.connections import is_connected
 from episub_router.util.load_aware import load_aware
 
 PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
@@ -34,13 +38,10 @@ _CONCURRENCY = 4
 _MAX_REQUESTS = 64
 """Peers measured or waiting for it; requests beyond fail at once; chosen."""
 
-_PAUSE = 10.0
-"""Seconds of rest after a ping that found the event loop behind. Measured: while 50 hosts in one
-process join, every ping times out and takes CPU from the dials."""
+Report: TypeAlias = Callable[[RemotePeer, float | None], None]
+"""Is called with the round trip in seconds, or None where it couldn't be measured."""
 
-_TRIES = 3
-"""Pings for one measurement while they find the event loop behind. Chosen: such a ping measures how
-busy this host is, and near neighbours that look far have nearer ones looked for."""
+_Request: TypeAlias = tuple[RemotePeer, Report]
 
 
 async def measure_rtt(host: IHost, peer: ID) -> float:
@@ -67,19 +68,15 @@ async def measure_rtt(host: IHost, peer: ID) -> float:
 
 
 class Pinger:
-    """Measures on request, within a budget, and reports each RTT to `peers`, once per request.
+    """Answers each request with a round trip: the kernel's at once. Others are measured within a
+    budget, and wait for it; requests for a peer that is being measured share its measurement."""
 
-    Requests beyond the budget wait; the core has few of them under way at a time.
-    Requests for a peer that is already being measured share its measurement.
-    """
-
-    def __init__(self, host: IHost, counters: Counters, peers: PeerTable) -> None:
+    def __init__(self, host: IHost, counters: Counters) -> None:
         self._host = host
         self._counters = counters
-        self._peers = peers
         self._next = -float("inf")
         """When the budget next allows a ping."""
-        self._wanted, self._requests = trio.open_memory_channel[RemotePeer](_MAX_REQUESTS)
+        self._wanted, self._requests = trio.open_memory_channel[_Request](_MAX_REQUESTS)
 
     async def run(self) -> None:
         """Measure until cancelled."""
@@ -87,40 +84,35 @@ class Pinger:
             for _ in range(_CONCURRENCY):
                 nursery.start_soon(self._measure_some)
 
-    def request(self, peer: RemotePeer) -> None:
-        """Measure `peer`. Where too many wait it fails at once."""
-        if peer.is_measured:
-            return
-        peer.is_measured = True
-        try:
-            self._wanted.send_nowait(peer)
-        except trio.WouldBlock:
-            self._report(peer, None)
+    def request(self, peer: RemotePeer, report: Report) -> None:
+        """Measure `peer`, and `report` it. Where too many wait it fails at once."""
+        rtt = shortest_rtt(self._host, peer.id)
+        if rtt is not None:
+            report(peer, rtt)
+        elif not peer.is_measured:
+            peer.is_measured = True
+            try:
+                self._wanted.send_nowait((peer, report))
+            except trio.WouldBlock:
+                self._end(peer, report, None)
 
     async def _measure_some(self) -> None:
-        async for peer in self._requests.clone():
-            self._report(peer, await self._measure(peer.id))
+        async for peer, report in self._requests.clone():
+            self._end(peer, report, await self._measure(peer.id))
 
-    def _report(self, peer: RemotePeer, rtt: float | None) -> None:
+    def _end(self, peer: RemotePeer, report: Report, rtt: float | None) -> None:
         peer.is_measured = False
         if rtt is None:
             self._counters.add(Reason.PINGS_FAILED)
-        self._peers.note_rtt(peer, rtt)
+        report(peer, rtt)
 
     async def _measure(self, target: ID) -> float | None:
-        rtt = None
-        for _ in range(_TRIES):
-            start = max(self._next, trio.current_time())
-            self._next = start + 1 / PINGS_PER_SECOND
-            await trio.sleep_until(start)
-            # new_stream would dial a peer that isn't connected.
-            if not self._host.get_network().get_connections(target):
-                return None
-            rtt = None
-            async with load_aware(_TIMEOUT) as seen:
+        start = max(self._next, trio.current_time())
+        self._next = start + 1 / PINGS_PER_SECOND
+        await trio.sleep_until(start)
+        # new_stream would dial a peer that isn't connected.
+        if is_connected(self._host, target):
+            async with load_aware(_TIMEOUT):
                 with suppress(Exception):
-                    rtt = await measure_rtt(self._host, target)
-            if not seen.is_slow:
-                break
-            self._next = trio.current_time() + _PAUSE
-        return rtt
+                    return await measure_rtt(self._host, target)
+        return None
