@@ -209,12 +209,14 @@ class Outbound(PeerListener):
             await trio.sleep_until(due)
             if trio.current_time() - due > _LATE:
                 continue
-            watched = [p for p in self.peers if p.watched or p.state is PeerState.CONNECTED]
-            for peer in watched:
+            for peer in self._watched():
                 self._look_at(peer)
             rest = REST_INTERVAL if self.silence is None else self.silence.look()
-            if watched:
+            if self._watched():
                 rest = LOOK_INTERVAL
+
+    def _watched(self) -> list[RemotePeer]:
+        return [p for p in self.peers if p.watched or p.state is PeerState.CONNECTED]
 
     def _look_at(self, peer: RemotePeer) -> None:
         queue = self.peers.queue(peer)

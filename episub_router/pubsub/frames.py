@@ -13,6 +13,8 @@ from libp2p.exceptions import ParseError
 from libp2p.io.exceptions import IncompleteReadError, MessageTooLarge
 from libp2p.network.stream.exceptions import StreamReset
 
+from episub_router.pubsub.window import grant_rarely
+
 _CHUNK = 65_536
 """Bytes read at a time: read byte by byte, a length costs more than a small frame."""
 
@@ -88,6 +90,7 @@ class FrameReader:
     def __init__(self, stream: INetStream, max_bytes: int, unfinished: UnfinishedFrames) -> None:
         """Frames have `max_bytes` at most."""
         self.stream = stream
+        grant_rarely(stream)
         self._max_bytes = max_bytes
         self._unfinished = unfinished
         self._buffer = bytearray()

@@ -17,6 +17,7 @@ from episub_router.net.connections import kernel
 from episub_router.net.connections.kernel import (
     bytes_received,
     notice_silence,
+    receive_ahead,
     shortest_rtt,
     socket_below,
 )
@@ -127,3 +128,19 @@ def test_the_kernels_microseconds_are_seconds(
     monkeypatch.setattr(kernel, "socket_below", lambda _: asked)
     monkeypatch.setattr(socket, "TCP_INFO", 11, raising=False)
     assert shortest_rtt(host_over(*[None] * len(said)), PEER) == seconds
+
+
+async def test_what_is_there_is_received_at_once() -> None:
+    one, other = trio.socket.socketpair()
+    stream = trio.SocketStream(one)
+    layer = SimpleNamespace(conn=SimpleNamespace(stream=stream))
+    receive_ahead(layer)
+    await other.send(b"2:message, and more")
+    parts = [await stream.receive_some(2)]
+    await other.send(b".")
+    assert await one.recv(2) == b"."  # Nothing else is left in the socket.
+    parts += [await stream.receive_some(most) for most in (7, None)]
+    assert parts == [b"2:", b"message", b", and more"]
+    other.close()
+    assert await stream.receive_some(2) == b""
+    receive_ahead(SimpleNamespace(conn=None))  # what stands on no socket

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from math import inf
 from typing import Any
 
+import pytest
 import trio
 from libp2p.abc import IPubsubRouter, ISubscriptionAPI
 from libp2p.network.swarm import Swarm
@@ -21,6 +22,7 @@ from libp2p.transport.tcp.tcp import TCP
 from multiaddr import Multiaddr
 
 from episub_router import EpisubParams, EpisubRouter
+from episub_router.net.connections import ping
 from episub_router.protocol.messages import LinkKind
 from tests.hosts import Node, connect, running_nodes
 from tests.router.overlays import TOPIC, is_joined, router
@@ -177,6 +179,17 @@ async def linked_sites(
     dialled: dict[int, list[int]] = {}
     for dialler, listener in links:
         dialled.setdefault(dialler, []).append(listener)
+    with pytest.MonkeyPatch.context() as patch:
+        # The kernel's round trips have no part of the distances.
+        patch.setattr(ping, "shortest_rtt", lambda host, peer: None)
+        async with _linked(size, router, dialled) as joined:
+            yield joined
+
+
+@asynccontextmanager
+async def _linked(
+    size: int, router: Callable[[], IPubsubRouter], dialled: dict[int, list[int]]
+) -> AsyncIterator[tuple[Sites, list[ISubscriptionAPI]]]:
     async with (
         trio.open_nursery() as nursery,
         running_nodes(SITES * size, router=router) as nodes,

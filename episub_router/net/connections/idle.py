@@ -20,7 +20,7 @@ from libp2p.peer.id import ID
 from libp2p.rcmgr import Direction
 
 from episub_router.net.connections.closing import close_within, write_whole
-from episub_router.net.connections.kernel import notice_silence, socket_below
+from episub_router.net.connections.kernel import notice_silence, receive_ahead, socket_below
 from episub_router.net.connections.moved import MovedPeers
 from episub_router.net.connections.ping import PING_PROTOCOL
 from episub_router.net.counters import Counters, Reason
@@ -105,6 +105,7 @@ class ConnectionNotifee(INotifee):
         with self._guard("connected"):
             probed = notice_silence(conn.muxed_conn, self._silence_timeout)
             write_whole(conn.muxed_conn)
+            receive_ahead(conn.muxed_conn)
             outbound = _is(conn, Direction.OUTBOUND)
             self._peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
             await self._moved.connected(network, conn)

@@ -27,6 +27,9 @@ _INFO = struct.Struct("=128xQ12xI")
 _UNMEASURED = 2**32 - 1
 """tcpi_min_rtt before the first acknowledgement."""
 
+_RECEIVED = 64 * 1024
+"""Bytes received at once; chosen: a Noise message."""
+
 _FINEST = 0.001
 """Seconds: nearer peers are all alike. Chosen: a hop over py-libp2p takes as long."""
 
@@ -34,9 +37,31 @@ _FINEST = 0.001
 def socket_below(layer: Any) -> trio.socket.SocketType | None:
     """The socket at the bottom of `layer`, a part of py-libp2p's connection; None if it stands on
     no TCP socket."""
+    stream = _stream_below(layer)
+    return None if stream is None else stream.socket
+
+
+def _stream_below(layer: Any) -> Any:
     while layer is not None and not isinstance(layer, trio.SocketStream):
         layer = next((getattr(layer, name) for name in _LAYERS if hasattr(layer, name)), None)
-    return None if layer is None else layer.socket
+    return layer
+
+
+def receive_ahead(layer: Any) -> None:
+    """Receive all that is there: py-libp2p asks for the length of a Noise message, then for it."""
+    stream = _stream_below(layer)
+    if stream is None:
+        return
+    receive, ahead = stream.receive_some, b""
+
+    async def receive_some(most: int | None = None) -> bytes:
+        nonlocal ahead
+        data = ahead or bytes(await receive(_RECEIVED))
+        most = len(data) if most is None else most
+        ahead = data[most:]
+        return data[:most]
+
+    stream.receive_some = receive_some
 
 
 def notice_silence(layer: Any, seconds: float) -> bool:
