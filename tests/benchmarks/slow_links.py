@@ -310,7 +310,9 @@ def main() -> None:
             for kind in options.routers:
                 result = measure(network, kind, hosts, size, options.messages)
                 row = {"router": kind, "hosts": hosts, "size": size, "uplink": uplink}
-                print(json.dumps({**row, "copy_s": copy, **_fields(hosts, size, result)}))
+                print(
+                    json.dumps({**row, "copy_s": copy, **_fields(hosts, size, result)}), flush=True
+                )
             continue
         print(f"{hosts} hosts, {size:,} bytes, {uplink:g} Mbit/s: one copy {copy:.2f} s\n")
         print(
