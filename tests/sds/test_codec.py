@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from episub_router.pb import sds_pb2
 from episub_router.sds.interop import Interop, WireFormat
-from episub_router.sds.interop.bloom import Geometry, JsCodec, RollingFilter, js_filter
-from episub_router.sds.interop.hashing import murmur_js
+from episub_router.sds.interop.bloom import Geometry, js_filter
+from episub_router.sds.interop.dialect import InteropDialect
+from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import HistoryEntry, Kind, Message, Segment
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.wire import Codec, SdsWireError
+from episub_router.sds.wire.codec import Codec, SdsWireError
 
 CODEC = Interop().codec(SdsParams(), lambda: 0)
 OWN = Codec(SdsParams())
@@ -162,16 +163,11 @@ def test_many_repair_requests_cost_only_themselves() -> None:
 
 def test_rolled_over_filter_holds_the_newest_and_stays_under_its_rate() -> None:
     codec = js_filter(100, 0.01)
-    rolling = RollingFilter(codec, 0.75)
-    everything: list[str] = []
+    dialect = InteropDialect(codec, history=2)
     for i in range(1000):
-        if rolling.full:
-            rolling.refill(everything[-rolling.keep :])
-        rolling.add(f"id-{i}")
-        everything.append(f"id-{i}")
-        assert len(rolling) <= 100
-    received = codec.load(rolling.dump())
-    assert all(received.holds(codec.base_hash(i)) for i in everything[-75:])
+        dialect.received(f"id-{i}")
+    received = codec.load(dialect.fill(Message(channel_id="c"), Log()).bloom_filter)
+    assert all(received.holds(codec.base_hash(f"id-{i}")) for i in range(925, 1000))
     strangers = sum(received.holds(codec.base_hash(f"no-{i}")) for i in range(5000))
     assert strangers / 5000 < 0.02
     assert received.false_positive_rate() < 0.02
@@ -179,7 +175,7 @@ def test_rolled_over_filter_holds_the_newest_and_stays_under_its_rate() -> None:
 
 @given(st.binary(max_size=200))
 def test_unusable_filters_are_none(data: bytes) -> None:
-    codec = JsCodec(Geometry.optimal(100, 0.01), murmur_js)
+    codec = js_filter(100, 0.01)
     loaded = codec.load(data)
     assert (loaded is None) == (len(data) != 128)
 

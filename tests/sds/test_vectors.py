@@ -13,10 +13,8 @@ from episub_router.pb import sds_pb2
 from episub_router.sds.interop.bloom import (
     FilterCodec,
     Geometry,
-    JsCodec,
-    NimCodec,
 )
-from episub_router.sds.interop.codec import InteropCodec, WireFormat
+from episub_router.sds.interop.codec import Interop, InteropCodec, WireFormat
 from episub_router.sds.interop.hashing import farm_nim, murmur_js, murmur_nim
 from episub_router.sds.protocol.message import HistoryEntry, Message, Segment
 from episub_router.sds.protocol.params import SdsParams
@@ -25,14 +23,13 @@ from episub_router.sds.protocol.responses import (
     request_delay,
     response_delay,
 )
-from episub_router.sds.wire import SdsWireError, peek_channel
-from episub_router.sds.wire.codec import is_nim
+from episub_router.sds.wire.codec import SdsWireError, is_nim, peek_channel
 
 Vectors = dict[str, Any]
 
 
 def codec(wire: WireFormat, history: int = 10) -> InteropCodec:
-    return InteropCodec(SdsParams(), wire, lambda: 0, history)
+    return Interop(wire, history=history).codec(SdsParams(), lambda: 0)
 
 
 def message_of(fields: dict[str, Any]) -> Message:
@@ -225,8 +222,8 @@ def check_filter(vector: Vectors, hash_name: str) -> None:
 
 def codec_of(geometry: Geometry, hash_name: str) -> FilterCodec:
     if hash_name == "js":
-        return JsCodec(geometry, murmur_js)
-    return NimCodec(geometry, murmur_nim if hash_name == "murmur" else farm_nim)
+        return FilterCodec(geometry, murmur_js, named=False)
+    return FilterCodec(geometry, murmur_nim if hash_name == "murmur" else farm_nim, named=True)
 
 
 def test_js_hash_of_every_recorded_input(vectors: Vectors) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from episub_router.pb import sds_pb2
+from episub_router.sds.interop.bloom import FilterCodec, js_filter
+from episub_router.sds.interop.dialect import InteropDialect
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire.codec import (
@@ -37,27 +39,39 @@ class WireFormat(Enum):
     """nim-sds's own field numbers, with the fields of the current schema."""
 
 
+@dataclass(frozen=True, slots=True)
+class Interop:
+    """What a channel writes. The default is what @waku/sds 0.0.8 reads: with a filter of any other
+    size it drops a message.
+
+    `history`: entries of a causal history; 2 leave 4 to 16 % of concurrent messages in nobody's.
+    Heads beyond them go into a field that only this implementation reads. `segments`: each content
+    is one of LIP-243's segments, as in LIP-173's Reliable Channel.
+    """
+
+    wire: WireFormat = WireFormat.CURRENT
+    filters: FilterCodec = field(default_factory=lambda: js_filter(10_000, 0.001))
+    history: int = 10
+    segments: bool = False
+
+    def codec(self, params: SdsParams, wall: Callable[[], int]) -> InteropCodec:
+        return InteropCodec(params, self, wall)
+
+    def dialect(self) -> InteropDialect:
+        return InteropDialect(self.filters, self.history)
+
+
 class InteropCodec(Codec):
     """A message's id is what it says. `wall` is the time of day in milliseconds, to which clocks of
     the first schema are nearest."""
 
-    def __init__(
-        self,
-        params: SdsParams,
-        wire: WireFormat,
-        wall: Callable[[], int],
-        history: int,
-        *,
-        segments: bool = False,
-        filter_size: int = 0,
-    ) -> None:
+    def __init__(self, params: SdsParams, interop: Interop, wall: Callable[[], int]) -> None:
         super().__init__(params)
-        if params.max_message < 2 * filter_size:
-            raise ValueError(f"max_message must be twice the filter's {filter_size} bytes at least")
-        self.segments = segments
-        self.filter_size = filter_size
-        self._history = history
-        self._wire = wire
+        size = self.filter_size = interop.filters.geometry.size
+        if params.max_message < 2 * size:
+            raise ValueError(f"max_message must be twice the filter's {size} bytes at least")
+        self.segments = interop.segments
+        self._history, self._wire = interop.history, interop.wire
         self._wall = wall
 
     def _written(self, pb: sds_pb2.SdsMessage, message: Message) -> bytes:
@@ -150,13 +164,13 @@ def _from_nim(data: bytes) -> bytes:
 
 def _copy_fields(source: Any, target: Any) -> None:
     """What is set in one schema to the fields of the same name in the other."""
-    for field, value in source.ListFields():
-        if field.is_repeated:
-            getattr(target, field.name).extend(value)
-        elif field.message_type is not None:
-            getattr(target, field.name).CopyFrom(value)
+    for column, value in source.ListFields():
+        if column.is_repeated:
+            getattr(target, column.name).extend(value)
+        elif column.message_type is not None:
+            getattr(target, column.name).CopyFrom(value)
         else:
-            setattr(target, field.name, value)
+            setattr(target, column.name, value)
 
 
 def _parse_entry(data: bytes) -> HistoryEntry | None:

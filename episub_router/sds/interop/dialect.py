@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from episub_router.protocol.types import Time
-from episub_router.sds.interop.bloom import SATURATED, FilterCodec, RollingFilter
+from episub_router.sds.interop.bloom import SATURATED, FilterCodec
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import DiscardReason, Effect
 from episub_router.sds.protocol.log import Log
@@ -26,13 +26,16 @@ _POSSIBLY = 60.0
 
 
 class InteropDialect(Dialect):
-    """Chooses by order of reception: a far-future clock makes no message more recent."""
+    """Chooses by order of reception: a far-future clock makes no message more recent. At its
+    capacity the filter is made again from the newest ids."""
 
     def __init__(self, filters: FilterCodec, history: int) -> None:
         self.filters = filters
         self._history = history
-        self._filter = RollingFilter(filters, _KEEP)
-        self._received: deque[MessageId] = deque(maxlen=self._filter.keep)
+        self._filter = filters.new()
+        self._count = 0
+        capacity = filters.geometry.capacity
+        self._received: deque[MessageId] = deque(maxlen=max(1, int(capacity * _KEEP)))
         self._delivered: deque[MessageId] = deque(maxlen=history)
         self._possibly: dict[tuple[MessageId, SenderId], None] = {}
 
@@ -58,15 +61,23 @@ class InteropDialect(Dialect):
             causal_history=tuple(
                 HistoryEntry(i, None, entry.sender_id if entry else None) for i, entry in entries
             ),
-            bloom_filter=self._filter.dump(),
+            bloom_filter=self.filters.dump(self._filter),
         )
 
     def received(self, message_id: MessageId) -> None:
-        """Into the filter, which is rolled over at its capacity to the newest ids."""
-        if self._filter.full:
-            self._filter.refill(self._received)
-        self._filter.add(message_id)
+        if self._count >= self.filters.geometry.capacity:
+            self._refill()
+        self._add(message_id)
         self._received.append(message_id)
+
+    def _add(self, message_id: MessageId) -> None:
+        self.filters.insert(self._filter, self.filters.base_hash(message_id))
+        self._count += 1
+
+    def _refill(self) -> None:
+        self._filter, self._count = self.filters.new(), 0
+        for message_id in self._received:
+            self._add(message_id)
 
     def delivered(self, message_id: MessageId) -> None:
         self._delivered.append(message_id)
@@ -75,7 +86,7 @@ class InteropDialect(Dialect):
         logged = list(logged)
         self._delivered.extend(logged)
         self._received.extend(logged)
-        self._filter.refill(self._received)
+        self._refill()
 
     def review(self, message: Message, outgoing: Outgoing, now: Time) -> list[Effect]:
         """Look for our unacknowledged messages in the sender's filter."""
