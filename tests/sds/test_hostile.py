@@ -52,7 +52,7 @@ def test_four_senders_cannot_fill_the_tables_for_a_fifth() -> None:
 
 
 def test_orphans_are_bounded_in_bytes() -> None:
-    one = One(incoming_bytes=100_000)
+    one = One(incoming_limit=16)
     for n in range(100):
         one.hear(f"o{n}", f"gone{n}", content=b"x" * 10_000, sender_id="mallory")
     assert len(one.participant.incoming) == 2

@@ -13,8 +13,8 @@ from episub_router.sds.content.messages import ChannelMessage
 from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.message import Message, MessageId, Segment, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.store import SegmentPlaces, StoredDelivery
-from episub_router.sds.wire import MAX_SEGMENTS, Codec
+from episub_router.sds.store.values import SegmentPlaces, StoredDelivery
+from episub_router.sds.wire.codec import MAX_SEGMENTS, Codec
 
 _SEAL = 4096
 """Bytes by which a cipher may lengthen the largest content."""

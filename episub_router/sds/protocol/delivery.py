@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.clock import LamportClock
@@ -20,37 +20,6 @@ TOMBSTONES = 10_000
 """Ids given up as lost that are kept in mind (chosen)."""
 _EVICTIONS = 4096
 """The part of a full log that is evicted at once, so that it is written at once (chosen)."""
-
-
-class Tombstones:
-    """At most `TOMBSTONES` ids, oldest first. Beyond it the oldest is forgotten."""
-
-    def __init__(self) -> None:
-        self._ids: dict[MessageId, None] = {}
-        self.forgotten = False
-        """Whether there was more than fits, or may have been before a restart."""
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __contains__(self, message_id: MessageId) -> bool:
-        return message_id in self._ids
-
-    def restore(self, ids: Iterable[MessageId]) -> None:
-        newest = list(ids)[-TOMBSTONES:]
-        self._ids = dict.fromkeys(newest)
-        self.forgotten = len(newest) >= TOMBSTONES
-
-    def add(self, message_id: MessageId) -> None:
-        self.forgotten |= put_last(self._ids, message_id, None, TOMBSTONES) is not None
-
-    def came(self, message_id: MessageId) -> bool:
-        """The message came after all. False where it wasn't given up."""
-        return self._ids.pop(message_id, self) is not self
-
-    def newest(self, count: int) -> tuple[MessageId, ...]:
-        """The last `count` ids that were given up."""
-        return tuple(self._ids)[-count:] if count else ()
 
 
 class CausalDelivery:
@@ -71,7 +40,10 @@ class CausalDelivery:
         self._delivered = delivered
         self._wants = wants
         self.incoming = Incoming(params, group)
-        self.tombstones = Tombstones()
+        self.tombstones: dict[MessageId, None] = {}
+        """At most `TOMBSTONES`, oldest first."""
+        self.forgotten = False
+        """Whether there may have been more, also before a restart."""
         self.position = 0
         self.repairing: dict[MessageId, bool] = {}
         """Messages that were damaged in the store, each with whether the application had it."""
@@ -118,9 +90,14 @@ class CausalDelivery:
                 continue
             effects.append(fx.Lost(lost))
             if self.incoming.needs(lost):
-                self.tombstones.add(lost)
+                self.bury(lost)
                 effects.append(fx.Tombstone(lost))
             self.go_on_without(lost, effects, lost=True)
+
+    def bury(self, lost: MessageId) -> None:
+        """References to it count as met."""
+        put_last(self.tombstones, lost, None, TOMBSTONES)
+        self.forgotten |= len(self.tombstones) >= TOMBSTONES
 
     def go_on_without(self, dependency: MessageId, effects: list[Effect], *, lost: bool) -> None:
         """`dependency` will not come, or needn't."""
@@ -154,7 +131,8 @@ class CausalDelivery:
         history = message.history_ids
         entry = LogEntry(lamport, message.sender_id, self._log.own_seen(history), len(waiting.raw))
         # One that was given up before has been referred to already: it is no head.
-        head = not self.tombstones.came(message_id)
+        head = message_id not in self.tombstones
+        self.tombstones.pop(message_id, None)
         self._log.add(message_id, entry, history, head=head)
         self._delivered(message)
         again = self.repairing.pop(message_id, False)

@@ -11,6 +11,8 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.shares import Shares
 from episub_router.util.timers import TimerMap
 
+_UNIT = 6500
+"""Bytes of a message for which it counts as one (chosen): 10,000 take 64 MiB at most."""
 _TOP_UP = 16
 """Dependencies of a message that are met before more of them are looked for (chosen)."""
 
@@ -27,15 +29,14 @@ class Waiting:
 
 
 class Incoming:
-    """Bounded in messages and bytes, and in what one sender may take of either."""
+    """Bounded, and in what one sender may take. A large message counts as several."""
 
     def __init__(self, params: SdsParams, group: Group) -> None:
         self._params = params
         self._group = group
         self._waiting: dict[MessageId, Waiting] = {}
         self._children: dict[MessageId, dict[MessageId, None]] = {}
-        self._count: Shares[SenderId] = Shares(params.incoming_limit)
-        self._bytes: Shares[SenderId] = Shares(params.incoming_bytes)
+        self._held: Shares[SenderId] = Shares(params.incoming_limit)
         self._overdue: TimerMap[MessageId] = TimerMap()
         self.fewer: dict[MessageId, Waiting] = {}
         """Messages that wait for fewer than they did, of which more can be looked for."""
@@ -62,19 +63,16 @@ class Incoming:
 
         There is none where the sender has its share, or nobody has more than it would have.
         """
-        if self._count.refuses(sender) or self._bytes.refuses(sender, size):
+        units = _units(size)
+        if self._held.refuses(sender, units):
             return False, []
         left: list[Waiting] = []
-        while True:
-            if not self._count.fits():
-                most = self._count.yields_to(sender)
-            elif not self._bytes.fits(size):
-                most = self._bytes.yields_to(sender, size)
-            else:
-                return True, left
+        while not self._held.fits(units):
+            most = self._held.yields_to(sender, units)
             if most is None:
                 return False, left
             left.append(self._leave(most))
+        return True, left
 
     def add(
         self, message: Message, raw: bytes, origin: bytes, unmet: dict[MessageId, None], now: Time
@@ -83,8 +81,7 @@ class Incoming:
         self._waiting[message_id] = Waiting(message, raw, origin, unmet, [])
         for dependency in unmet:
             self._children.setdefault(dependency, {})[message_id] = None
-        self._count.add(message.sender_id)
-        self._bytes.add(message.sender_id, len(raw))
+        self._held.add(message.sender_id, _units(len(raw)))
         # Twice as long as a missing id: this only catches messages that wait for each other.
         patience = 2 * self._params.lost_after
         self._overdue.set(message_id, self._group.elapsed(now) + patience)
@@ -117,8 +114,7 @@ class Incoming:
         del self._waiting[message.message_id]
         self.fewer.pop(message.message_id, None)
         self._overdue.cancel(message.message_id)
-        self._count.remove(message.sender_id)
-        self._bytes.remove(message.sender_id, len(waiting.raw))
+        self._held.remove(message.sender_id, _units(len(waiting.raw)))
 
     def _leave(self, sender: SenderId) -> Waiting:
         """The last message of `sender` leaves the buffer."""
@@ -130,3 +126,8 @@ class Incoming:
                 del self._children[dependency]
         self._remove(waiting)
         return waiting
+
+
+def _units(size: int) -> int:
+    """As how many messages one of so many bytes counts."""
+    return -(-size // _UNIT)

@@ -45,10 +45,12 @@ class SdsParams:
         5, "times", "chosen: a delivery that ends the application so often is skipped"
     )
     """How often a message is offered to an application that fails over it."""
-    incoming_limit: int = param(10_000, "messages", "nim-sds: bounded buffers; at most 1 MiB each")
+    incoming_limit: int = param(
+        10_000,
+        "messages",
+        "chosen: 64 MiB, what a hostile group may cost",
+    )
     """Messages that wait for others before them."""
-    incoming_bytes: int = param(64 * 2**20, "bytes", "chosen: what a hostile group may cost")
-    """Bytes of these."""
     wanted_limit: int = param(10_000, "ids", "chosen: one dependency per buffered message")
     """Missing messages that are asked for."""
 
@@ -83,8 +85,6 @@ class SdsParams:
     """Bytes in one answer over a direct stream."""
     heads_interval: float = param(60.0, "s", "go-ds-crdt: heads are announced every minute")
     """Time between comparisons of logs with random peers, while these bring news."""
-    peers_limit: int = param(256, "peers", "chosen: more direct peers than a router keeps")
-    """Peers that are asked over direct streams."""
 
     # sync messages
     sync_interval: float = param(30.0, "s", "js: up to 30 s")

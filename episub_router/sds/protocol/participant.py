@@ -453,11 +453,9 @@ class Participant:
             self.wants.peer_appeared(now)
 
     def peer_down(self, peer: PeerRef, now: Time) -> None:
-        further = self.peers.down(peer)
+        self.peers.down(peer)
         self._count_peers(now)
         self._catchup.peer_down(peer, now)
-        if further is not None:
-            self.peer_up(further, now)
 
     def _count_peers(self, now: Time) -> None:
         self.group.set_peers(len(self.peers), now)
@@ -558,7 +556,7 @@ class Participant:
     def _draft(self, lamport: int, heads: list[MessageId], now: Time) -> Message:
         """A message with what it tells of our log, and what we miss."""
         tombstones = self._delivery.tombstones
-        gaps = tombstones.newest(MAX_GAPS)
+        gaps = tuple(tombstones)[-MAX_GAPS:]
         draft = Message(
             channel_id=self.channel_id,
             sender_id=self.me,
@@ -566,7 +564,7 @@ class Participant:
             causal_history=tuple(map(HistoryEntry, heads)),
             repair_request=self.wants.take_requests(now),
             gaps=gaps,
-            gaps_more=len(gaps) < len(tombstones) or tombstones.forgotten,
+            gaps_more=len(gaps) < len(tombstones) or self._delivery.forgotten,
             since=self.log.since,
         )
         return self._dialect.fill(draft, self.log)
@@ -620,7 +618,8 @@ class Participant:
         if restored.since is not None or len(self.log):
             self._joining.restore(restored.since or 0)
         self.log.floor = max(filter(None, (restored.floor, self.log.floor)), default=None)
-        self._delivery.tombstones.restore(restored.tombstones)
+        for lost in restored.tombstones:
+            self._delivery.bury(lost)
         self._dialect.restore(self.log.newest(len(self.log)))
         for damaged in restored.damaged:
             self.wants.add(damaged, None, self.me, None, now, clock=0, pull_after=0.0)

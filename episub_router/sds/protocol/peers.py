@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol.effects import PeerRef
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.util.bounded import put_last
 
 PULL_RETRY = 2.0
 """Seconds; doubles up to `pull_timeout` (chosen)."""
-
-
-_FURTHER = 4096
-"""Peers beyond `peers_limit` that are kept in mind (chosen)."""
 
 
 @dataclass(slots=True)
@@ -27,12 +22,11 @@ class Peer:
 
 
 class StreamPeers:
-    """At most `peers_limit` peers; further ones are asked when one of those has left."""
+    """Those that are connected and in the topic, of which the driver tells."""
 
     def __init__(self, params: SdsParams) -> None:
         self._params = params
         self._peers: dict[PeerRef, Peer] = {}
-        self._further: dict[PeerRef, None] = {}
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -41,21 +35,15 @@ class StreamPeers:
         return peer in self._peers
 
     def up(self, peer: PeerRef) -> bool:
-        """True where the peer is new to us and there is room for it."""
+        """True where the peer is new to us."""
         if peer in self._peers:
             return False
-        if len(self._peers) >= self._params.peers_limit:
-            put_last(self._further, peer, None, _FURTHER)
-            return False
-        self._further.pop(peer, None)
         self._peers[peer] = Peer()
         return True
 
-    def down(self, peer: PeerRef) -> PeerRef | None:
-        """`peer` has left. A further one that can be asked in its place, if there is one."""
-        self._further.pop(peer, None)
-        left = self._peers.pop(peer, None)
-        return next(iter(self._further), None) if left is not None else None
+    def down(self, peer: PeerRef) -> None:
+        """`peer` has left."""
+        self._peers.pop(peer, None)
 
     def answered(self, peer: PeerRef) -> None:
         known = self._peers.get(peer)

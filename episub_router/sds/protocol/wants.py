@@ -27,6 +27,9 @@ _GONE_AFTER = 8
 """Peers: where so many have purged some messages and lack one, it is lost (chosen)."""
 _REQUESTS = 3
 """Requests of the group in a message, as in the specification of SDS-R."""
+_DENIED = 2
+"""Peers without a message after which it is not asked for by id any more (chosen): of 200 invented
+ids in 7.2 kB a member has 1.3 times their bytes to bear, where it had 59 times in ten minutes."""
 _MAX_SOURCES = 3
 _REST = 1.0
 _LONGEST_REST = 60.0
@@ -130,9 +133,11 @@ class Wants:
             self._ends.set(message_id, elapsed + self._params.lost_after)
         else:
             want.author = want.author or author
-        if source is not None and source not in want.sources:
+        if source is not None and source not in want.sources and source not in want.lacking:
             want.sources.insert(0, source)
             del want.sources[_MAX_SOURCES:]
+            if message_id not in self._pulls:
+                self._pulls.set(message_id, now + pull_after)
         return True
 
     def found(self, message_id: MessageId) -> Want | None:
@@ -161,7 +166,8 @@ class Wants:
         `gone`: up to there it has purged messages; our log begins after the clock `since`. Where
         all peers lack one and any has purged some, or `_GONE_AFTER` lack it and all of those have,
         there is nothing to wait for. Except for what is as new, at our time of day `wall` (ms),
-        that it may be on its way to all of them.
+        that it may be on its way to all of them. What `_DENIED` peers lack that have purged
+        nothing may be invented: it is left to comparisons until somebody else names it.
         """
         share = self._share()
         for message_id in ids:
@@ -171,15 +177,17 @@ class Wants:
             if peer in want.sources:
                 want.sources.remove(peer)
             want.lacking[peer] = gone
-            enough = len(want.lacking) >= _GONE_AFTER
+            places = [place for place in want.lacking.values() if place is not None]
+            denied = len(want.lacking) - len(places)
             asked_all = self._peers.all_in(want.lacking)
-            if not enough and not asked_all:
+            if len(want.lacking) < _GONE_AFTER and not asked_all and denied < _DENIED:
                 self._pulls.set(message_id, now)
                 continue
-            settled = want.clock < wall - 1000 * _ON_ITS_WAY or now - want.since > _ON_ITS_WAY
-            purged = any(want.lacking.values()) if asked_all else all(want.lacking.values())
-            if settled and purged:
-                places = [place for place in want.lacking.values() if place is not None]
+            purged = bool(places) and (asked_all or not denied)
+            if not purged:
+                self._pulls.cancel(message_id)
+                continue
+            if want.clock < wall - 1000 * _ON_ITS_WAY or now - want.since > _ON_ITS_WAY:
                 want.before = since > 0 and max(places) <= (since + 1, "")
                 self._ends.set(message_id, self._group.elapsed(now))
             want.lacking.clear()

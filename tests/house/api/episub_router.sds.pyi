@@ -188,11 +188,10 @@ class SdsChannel(Entered):
     async def stream(self, after: str | None = ..., *, hold: float = ..., confirm: bool = ...) -> AsyncIterator[ChannelMessage]: ...
 
 class SdsParams:
-    def __init__(self, *, max_clock_lead: float = ..., log_limit: int = ..., unread_limit: int = ..., offer_limit: int = ..., incoming_limit: int = ..., incoming_bytes: int = ..., wanted_limit: int = ..., ack_quorum: int = ..., resend_interval: float = ..., resend_limit: int = ..., outgoing_limit: int = ..., lost_after: float = ..., on_lost: LostPolicy = ..., pull_timeout: float = ..., page_items: int = ..., page_bytes: int = ..., heads_interval: float = ..., peers_limit: int = ..., sync_interval: float = ..., confirm_delay: float = ..., repair: bool = ..., repair_min: float = ..., repair_max: float = ..., max_message: int = ..., max_content: int = ...) -> None: ...
+    def __init__(self, *, max_clock_lead: float = ..., log_limit: int = ..., unread_limit: int = ..., offer_limit: int = ..., incoming_limit: int = ..., wanted_limit: int = ..., ack_quorum: int = ..., resend_interval: float = ..., resend_limit: int = ..., outgoing_limit: int = ..., lost_after: float = ..., on_lost: LostPolicy = ..., pull_timeout: float = ..., page_items: int = ..., page_bytes: int = ..., heads_interval: float = ..., sync_interval: float = ..., confirm_delay: float = ..., repair: bool = ..., repair_min: float = ..., repair_max: float = ..., max_message: int = ..., max_content: int = ...) -> None: ...
     ack_quorum: int
     confirm_delay: float
     heads_interval: float
-    incoming_bytes: int
     incoming_limit: int
     log_limit: int
     lost_after: float
@@ -204,7 +203,6 @@ class SdsParams:
     outgoing_limit: int
     page_bytes: int
     page_items: int
-    peers_limit: int
     pull_timeout: float
     repair: bool
     repair_max: float
