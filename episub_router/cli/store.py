@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
         "store",
         help="keep and serve the history of topics",
         description="Keeps every message of every channel of the topics, and serves them over "
-        "/sds/store/1.1.0.",
+        "/sds/store.",
     )
     parser.add_argument("topic", nargs="+", type=topic, help="topics whose channels are kept")
     parser.add_argument("--db", required=True, help="file that keeps them")

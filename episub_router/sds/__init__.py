@@ -37,14 +37,9 @@ from episub_router.sds.protocol.effects import (
 )
 from episub_router.sds.protocol.outgoing import AckStatus
 from episub_router.sds.protocol.params import LostPolicy, SdsParams
-from episub_router.sds.store import (
-    Durability,
-    MemoryStore,
-    Retention,
-    SqliteStore,
-    StoreError,
-    StoreFullError,
-)
+from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
+from episub_router.sds.store.sqlite_file import Durability
+from episub_router.sds.store.values import Retention, StoreError, StoreFullError
 
 __all__ = [
     "AckStatus",

@@ -23,8 +23,8 @@ from episub_router.sds.net.access import store_key
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.message import Message
-from episub_router.sds.store import MemoryStore
-from episub_router.sds.wire import Codec
+from episub_router.sds.store.sqlite import MemoryStore
+from episub_router.sds.wire.codec import Codec
 from tests.hosts import connect_all, eventually, running_nodes
 from tests.sds.harness import Group, Links
 from tests.sds.test_reconciliation import fill_hole

@@ -25,7 +25,7 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.message import HistoryEntry, Message, ReceivedMessage
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.store import MemoryStore
+from episub_router.sds.store.sqlite import MemoryStore
 from tests.sds.js_peer import JsPeer, require
 
 SIZES = (500, 5_000, 50_000, 200_000)

@@ -23,8 +23,8 @@ from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage, Way
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.store import MemoryStore, SqliteStore
-from episub_router.sds.wire import Codec
+from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
+from episub_router.sds.wire.codec import Codec
 from episub_router.sds.wire.exchange import (
     Request,
     Response,

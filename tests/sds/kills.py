@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from episub_router.sds.store import SqliteStore
+from episub_router.sds.store.sqlite import SqliteStore
 from tests.sds.harness import Group, Links
 
 

@@ -18,7 +18,7 @@ from episub_router.sds.protocol.message import (
 )
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.wire import Codec
+from episub_router.sds.wire.codec import Codec
 
 WALL = 1_760_000_000_000
 E = TypeVar("E")

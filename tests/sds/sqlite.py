@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from episub_router.sds.store import SqliteStore
+from episub_router.sds.store.sqlite import SqliteStore
 
 
 def connection(store: SqliteStore) -> sqlite3.Connection:

@@ -36,7 +36,7 @@ from episub_router.sds.net.intake import Intake
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import HistoryEntry, Message, ReceivedMessage, Way
-from episub_router.sds.wire import Codec
+from episub_router.sds.wire.codec import Codec
 from tests.hosts import PATIENCE, connect_all, eventually, running_nodes
 from tests.sds.test_channel import QUICK, TOPIC, channels, flood, next_of, subscribed
 

@@ -50,7 +50,7 @@ from episub_router.sds.protocol.message import (
     ReceivedMessage,
     Way,
 )
-from episub_router.sds.wire import Codec, detach_origin
+from episub_router.sds.wire.codec import Codec, detach_origin
 from episub_router.sds.wire.exchange import Request
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 from tests.sds.sqlite import sqlite_limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from episub_router.sds.interop import Interop, WireFormat, js_filter
-from episub_router.sds.store import MemoryStore, SqliteStore
+from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
 from tests.sds.harness import Group, Links, converge
 from tests.sds.over_episub import EpisubGroup
 

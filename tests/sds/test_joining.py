@@ -6,7 +6,7 @@ import pytest
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import Key
-from episub_router.sds.store import MemoryStore, SqliteStore
+from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
 from tests.sds.harness import Group, Links
 from tests.sds.one import WALL, One, made, of
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -102,25 +103,20 @@ class Host:
 
 
 def asker_of(
-    host: Any,
-    *,
-    act: Callable[[Step], Awaitable[None]],
-    awaits: Callable[[fx.Ask], bool],
-    counts: Counter[str] | None = None,
+    awaits: Callable[[fx.Ask], bool] = lambda effect: True, counts: Counter[str] | None = None
 ) -> Asker:
-    unused = cast(Any, None)
-    return Asker(
-        host,
-        "topic",
-        "channel",
-        SdsParams(),
-        intake=unused,
-        accept=unused,
+    async def act(step: Step) -> None:
+        pass
+
+    channel = SimpleNamespace(
+        topic_name="topic",
+        channel_id="channel",
+        params=SdsParams(),
+        participant=SimpleNamespace(awaits=awaits),
         act=act,
-        check_room=trio.lowlevel.checkpoint,
-        awaits=awaits,
         counts=Counter() if counts is None else counts,
     )
+    return Asker(cast(Any, Host()), cast(Any, channel))
 
 
 async def test_what_waits_for_its_turn_is_asked_only_while_it_is_of_use(
@@ -135,14 +131,11 @@ async def test_what_waits_for_its_turn_is_asked_only_while_it_is_of_use(
         await finish.acquire()
         raise exchange.ExchangeError("none")
 
-    async def act(step: Step) -> None:
-        pass
-
     def awaits(effect: fx.Ask) -> bool:
         return isinstance(effect, fx.AskIds) and not wanted.isdisjoint(effect.ids)
 
     monkeypatch.setattr(exchange, "ask", ask)
-    asker = asker_of(cast(Any, Host()), act=act, awaits=awaits)
+    asker = asker_of(awaits)
     peer, busy = ID(b"peer").to_base58(), MOST_ASKS // 2
     async with trio.open_nursery() as nursery:
         for ids in [("first",)] * busy + [("found meanwhile",), ("a", "b")]:
@@ -169,11 +162,8 @@ async def test_a_peer_that_says_later_holds_no_turn_until_then(
         answered_at[peer.to_base58()] = trio.current_time() - start
         raise exchange.ExchangeError("none")
 
-    async def act(step: Step) -> None:
-        pass
-
     monkeypatch.setattr(exchange, "ask", ask)
-    asker = asker_of(cast(Any, Host()), act=act, awaits=lambda effect: True)
+    asker = asker_of()
     async with trio.open_nursery() as nursery:
         for peer in (busy, quick):
             for n in range(3 * MOST_ASKS):
@@ -197,15 +187,12 @@ async def test_a_refusal_that_ends_when_the_time_is_over_is_a_failure(
                 await trio.sleep_forever()
         raise exchange.ExchangeError("later", within - 0.01)
 
-    async def act(step: Step) -> None:
-        pass
-
     async def be_busy() -> None:
         await trio.sleep(SdsParams().pull_timeout - 0.02)
         autojump_clock.jump(lag)
 
     monkeypatch.setattr(exchange, "ask", ask)
-    asker = asker_of(cast(Any, Host()), act=act, awaits=lambda effect: True, counts=counts)
+    asker = asker_of(counts=counts)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(be_busy)
         await asker.ask(fx.AskIds(ID(b"peer").to_base58(), ("a",)))

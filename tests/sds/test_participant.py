@@ -18,7 +18,7 @@ from episub_router.sds.protocol.effects import DiscardReason, Purpose
 from episub_router.sds.protocol.message import HistoryEntry, Message, Way
 from episub_router.sds.protocol.outgoing import AckStatus
 from episub_router.sds.protocol.params import LostPolicy, SdsParams
-from episub_router.sds.store import MemoryStore
+from episub_router.sds.store.sqlite import MemoryStore
 from tests.sds.one import WALL, One, made, of
 
 # Sending (S02, S07)

@@ -9,7 +9,7 @@ import pytest
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.store import MemoryStore, SqliteStore
+from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
 from tests.sds.harness import CHANNEL, Group, Links, converge
 from tests.sds.kills import killed
 

@@ -14,7 +14,7 @@ from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import Way
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.ranges import LEAF, LogComparison, compare
-from episub_router.sds.store import MemoryStore
+from episub_router.sds.store.sqlite import MemoryStore
 from episub_router.sds.wire.exchange import (
     Request,
     Response,

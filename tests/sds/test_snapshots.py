@@ -12,7 +12,7 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.message import Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.snapshots import Snapshots
-from episub_router.sds.store import MemoryStore
+from episub_router.sds.store.sqlite import MemoryStore
 from tests.sds.harness import CHANNEL, OFFSET, Group
 
 ANN, BOB, CAT, EVE = (f"member-{n:02}" for n in range(4))

@@ -746,7 +746,7 @@ WRITER = """
 import sys
 from tests.sds.test_stores import logged
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.store import SqliteStore
+from episub_router.sds.store.sqlite import SqliteStore
 store = SqliteStore(sys.argv[1])
 store.load("c", "alice", 10)
 n = store.count("c") // 3
@@ -782,7 +782,8 @@ def test_killed_at_any_point_a_commit_is_whole_and_stays(tmp_path: Path) -> None
 POWERED = """
 import os, signal, sys
 from tests.sds.test_stores import logged
-from episub_router.sds.store import Durability, SqliteStore
+from episub_router.sds.store.sqlite import SqliteStore
+from episub_router.sds.store.sqlite_file import Durability
 stores = []  # one that is collected closes its file, which removes the log
 for durability in Durability:
     store = SqliteStore(f"{sys.argv[1]}/{durability.name}.db", durability=durability)

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 
 from episub_router.sds import ChannelMessage
+from episub_router.util.bounded import put_last
 
 MAX_MEMBERS = 1024
 """Names that are remembered; of more members, those seen first are shown by their ids."""
@@ -49,10 +50,7 @@ class MemberNames:
         """`message` as a line for the terminal. Remembers its sender's name."""
         line = line_in(message.content)
         if line.name != "?":
-            self._names.pop(message.sender, None)
-            self._names[message.sender] = line.name
-            while len(self._names) > MAX_MEMBERS:
-                del self._names[next(iter(self._names))]
+            put_last(self._names, message.sender, line.name, MAX_MEMBERS)
         name = self.name(message.sender) if message.sender in self._names else line.name
         text = f"* {name} {line.notice}" if line.notice else f"{name}: {line.text}"
         # What others send must not drive this terminal.

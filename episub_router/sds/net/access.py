@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import trio
 
-from episub_router.sds.store import MemoryStore, SqliteStore
+from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
 from episub_router.sds.store.values import Purged
 
 T = TypeVar("T")

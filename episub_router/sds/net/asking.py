@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 from libp2p.abc import IHost
 from libp2p.peer.id import ID
 
 from episub_router.sds.net import exchange
-from episub_router.sds.net.exchange import ExchangeError
+from episub_router.sds.net.exchange import ExchangeError, Served
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.limiter import HostPace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import Key, StoredMessage
 from episub_router.sds.protocol.message import MessageId, ReceivedMessage, Way
-from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.store import StoreFullError
+from episub_router.sds.store.values import StoreFullError
 from episub_router.sds.wire.exchange import Request, Response
 from episub_router.util.kept import one_for_each
 
@@ -39,34 +38,24 @@ _OLDER_PAGES = 16
 """Pages in which messages before our log may come, where they are large (chosen)."""
 
 
-class Asker:
-    """The requests of one channel of one topic; `act` takes what follows to the participant."""
+class Asking(Served, Protocol):
+    """A channel that asks. `act` takes a step to its participant."""
 
-    def __init__(
-        self,
-        host: IHost,
-        topic: str,
-        channel_id: str,
-        params: SdsParams,
-        *,
-        intake: Intake,
-        accept: Callable[[ReceivedMessage | Rejected], ReceivedMessage | None],
-        act: Callable[[Step], Awaitable[None]],
-        check_room: Callable[[], Awaitable[None]],
-        awaits: Callable[[fx.Ask], bool],
-        counts: Counter[str],
-    ) -> None:
+    intake: Intake
+    counts: Counter[str]
+
+    async def act(self, step: Step) -> None: ...
+    async def check_room(self) -> None: ...
+    def accepted(self, received: ReceivedMessage | Rejected) -> ReceivedMessage | None: ...
+
+
+class Asker:
+    """The requests of one channel of one topic."""
+
+    def __init__(self, host: IHost, channel: Asking) -> None:
         self._host = host
+        self._channel = channel
         self._pace = _pace(host)
-        self._topic = topic
-        self._channel_id = channel_id
-        self._params = params
-        self._intake = intake
-        self._accept = accept
-        self._act = act
-        self._check_room = check_room
-        self._awaits = awaits
-        self._counts = counts
 
     async def ask(self, effect: fx.Ask) -> None:
         """One request, and what follows from its answer."""
@@ -74,21 +63,21 @@ class Asker:
         if response is None:
             return
         if isinstance(response, ExchangeError):
-            self._counts["ask-failed"] += 1
-            await self._act(lambda participant, now: participant.failed(effect, now))
+            self._channel.counts["ask-failed"] += 1
+            await self._channel.act(lambda participant, now: participant.failed(effect, now))
             return
         try:
-            await self._check_room()
+            await self._channel.check_room()
             if isinstance(effect, fx.AskRange) and not effect.ids_only:
                 while len(response.items) > _AT_ONCE:
                     part, rest = response.items[:_AT_ONCE], response.items[_AT_ONCE:]
                     response = replace(response, items=rest)
-                    await self._act(partial(page_comes, effect, part, self._served))
-            await self._act(
+                    await self._channel.act(partial(page_comes, effect, part, self._served))
+            await self._channel.act(
                 lambda participant, now: answered(participant, effect, response, self._served, now)
             )
         except StoreFullError:
-            self._counts["store-full"] += 1  # it is asked for again
+            self._channel.counts["store-full"] += 1  # it is asked for again
 
     async def older(
         self, peers: Sequence[str], before: Key | None, limit: int
@@ -117,12 +106,12 @@ class Asker:
             most = limit + 1 - len(rows)  # the place itself may be there too
             page = fx.AskRange(peer, most, None, before, newest_first=True)
             async with self._pace.turn(peer):
-                response = await self._once(page, self._params.pull_timeout)
+                response = await self._once(page, self._channel.params.pull_timeout)
             for item in response.items:
                 received = self._served(item, peer)
                 if received is None or (before is not None and item.key >= before):
                     continue
-                if self._intake.proves_id(received, self._channel_id, item.key):
+                if self._channel.intake.proves_id(received, self._channel.channel_id, item.key):
                     rows.append(replace(item, sender_id=received.message.sender_id))
                     before = item.key
             more = response.next
@@ -136,10 +125,10 @@ class Asker:
 
         A peer that says that it's too early is asked again, in another turn.
         """
-        left = self._params.pull_timeout
+        left = self._channel.params.pull_timeout
         while True:
             async with self._pace.turn(effect.peer):
-                if not self._awaits(effect):
+                if not self._channel.participant.awaits(effect):
                     return None
                 begun = trio.current_time()
                 try:
@@ -159,13 +148,13 @@ class Asker:
         return await exchange.ask(
             self._host,
             ID.from_string(effect.peer),
-            Request(self._topic, self._channel_id, effect),
+            Request(self._channel.topic_name, self._channel.channel_id, effect),
             within=within,
-            max_size=self._params.page_bytes + 2 * self._params.max_message,
+            max_size=self._channel.params.page_bytes + 2 * self._channel.params.max_message,
         )
 
     def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
-        return self._accept(self._intake.served(item, peer))
+        return self._channel.accepted(self._channel.intake.served(item, peer))
 
 
 def answered(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import trio
 from libp2p.abc import IHost, INetStream
@@ -82,24 +83,23 @@ _GRACE = 1.0
 _RESET_TIMEOUT = 30.0
 CLOSING = 10.0
 """Seconds for which a stream whose side here is closed waits for the other side's end (chosen)."""
-_ENOUGH = 1024
 
 
+@dataclass(eq=False, slots=True)
 class Call:
     """One request and what came of it: `data`, or an `error`, once it is `done`.
 
     `joint`: its answer is short, so that it may share a stream's turn with others.
     """
 
-    def __init__(self, request: bytes, max_size: int, *, joint: bool) -> None:
-        self.request = request
-        self.max_size = max_size
-        self.joint = joint
-        self.done = trio.Event()
-        self.data = b""
-        self.error: Exception | None = None
-        self.left = False
-        self.on: _OpenStream | None = None
+    request: bytes
+    max_size: int
+    joint: bool
+    done: trio.Event = field(default_factory=trio.Event)
+    data: bytes = b""
+    error: Exception | None = None
+    left: bool = False
+    on: _OpenStream | None = None
 
     def leave(self) -> None:
         """Nobody waits for the answer any more: where it isn't there, the stream is reset."""
@@ -269,7 +269,7 @@ async def quiet_close(stream: INetStream) -> None:
     with trio.move_on_after(CLOSING):
         try:
             await stream.close()
-            while await stream.read(_ENOUGH):
+            while await stream.read(_READ):
                 pass
         except StreamEOF:
             return

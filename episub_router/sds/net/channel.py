@@ -33,7 +33,8 @@ from episub_router.sds.protocol.effects import SetAside
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.store import MemoryStore, SqliteStore, StoreFullError
+from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
+from episub_router.sds.store.values import StoreFullError
 from episub_router.sds.wire.codec import MAX_ID
 from episub_router.util.errors import has_cancelled
 

@@ -37,9 +37,9 @@ from episub_router.sds.protocol.message import (
 )
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
-from episub_router.sds.store import SegmentPlaces, SqliteStore, StoreFullError
-from episub_router.sds.store.values import Purged
-from episub_router.sds.wire import Codec, attach_origin
+from episub_router.sds.store.sqlite import SqliteStore
+from episub_router.sds.store.values import Purged, SegmentPlaces, StoreFullError
+from episub_router.sds.wire.codec import Codec, attach_origin
 from episub_router.util.trio_only import check_not_asyncio
 
 P = ParamSpec("P")
@@ -103,21 +103,10 @@ class ChannelDriver:
         """Whether the store had no room at the last commit."""
         self.events: EventFeed[ChannelEvent] = EventFeed(self.counts)
         self.tell = self.events.tell
-        self._intake = Intake(topic_name, self.codec, bind_sender=bind_sender)
+        self.intake = Intake(topic_name, self.codec, bind_sender=bind_sender)
         self._join_last = join_last
         self._join_snapshot = join_snapshot
-        self.asker = Asker(
-            pubsub.host,
-            topic_name,
-            channel_id,
-            params,
-            intake=self._intake,
-            accept=self._accepted,
-            act=self.act,
-            check_room=self._check_room,
-            awaits=lambda ask: self.participant.awaits(ask),
-            counts=self.counts,
-        )
+        self.asker = Asker(pubsub.host, self)
         self.contents = Contents(
             self.codec,
             params,
@@ -219,7 +208,7 @@ class ChannelDriver:
             async with self._lock:  # which others that wait may have had before
                 if not self.participant.must_wait(self._now()):
                     await self._check_open()
-                    await self._check_room()
+                    await self.check_room()
                     return await self._send(parts)
 
     async def _send(self, parts: Sequence[tuple[bytes, Segment | None]]) -> MessageId:
@@ -286,7 +275,7 @@ class ChannelDriver:
 
     async def _step(self) -> None:
         async with self._lock:
-            await self._check_room()
+            await self.check_room()
             now = self._now()
             effects: list[Effect] = []
             for _ in range(min(len(self._inbox), _BATCH)):
@@ -295,10 +284,10 @@ class ChannelDriver:
             await self._carry_out(effects)
 
     def _receive(self, carrier: rpc_pb2.Message, now: float) -> list[Effect]:
-        received = self._accepted(self._intake.broadcast(carrier))
+        received = self.accepted(self.intake.broadcast(carrier))
         return [] if received is None else self.participant.receive(received, now)
 
-    def _accepted(self, received: ReceivedMessage | Rejected) -> ReceivedMessage | None:
+    def accepted(self, received: ReceivedMessage | Rejected) -> ReceivedMessage | None:
         if isinstance(received, Rejected):
             self.counts[received.reason] += 1
             self.tell(received)
@@ -361,7 +350,7 @@ class ChannelDriver:
             self._change()
         self._wake.set()
 
-    async def _check_room(self) -> None:
+    async def check_room(self) -> None:
         """Raises StoreFullError where the store was full and still is: to go back to what is stored
         takes as long as opening it, and is not done for each attempt."""
         if self._full:

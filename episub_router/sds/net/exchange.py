@@ -28,9 +28,9 @@ from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.protocol.snapshots import Agreed
-from episub_router.sds.store import SqliteStore
+from episub_router.sds.store.sqlite import SqliteStore
 from episub_router.sds.store.values import first_that_fit
-from episub_router.sds.wire import SdsWireError
+from episub_router.sds.wire.codec import SdsWireError
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
     Request,

@@ -12,7 +12,7 @@ from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX, signature_validator
 from episub_router.pb import sds_pb2
 from episub_router.sds.protocol.entry import Key, StoredMessage
 from episub_router.sds.protocol.message import ReceivedMessage, Way
-from episub_router.sds.wire import Codec, SdsWireError, detach_origin
+from episub_router.sds.wire.codec import Codec, SdsWireError, detach_origin
 
 
 def publisher(message: rpc_pb2.Message) -> str:

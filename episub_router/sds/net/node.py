@@ -21,8 +21,8 @@ from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.protocol.message import Kind, Way
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.shares import Shares
-from episub_router.sds.store import SqliteStore
-from episub_router.sds.wire import Codec
+from episub_router.sds.store.sqlite import SqliteStore
+from episub_router.sds.wire.codec import Codec
 
 _MAX_CHANNELS = 1000
 

@@ -16,7 +16,7 @@ from episub_router.addresses import parse_addresses
 from episub_router.host import LOOPBACK, EpisubHost, running
 from episub_router.router import EpisubRouter
 from episub_router.sds.net.channel import SdsChannel
-from episub_router.sds.store import MemoryStore, SqliteStore
+from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.pubsub.subscription import TrioSubscriptionAPI
 
 from episub_router.pubsub import Subscription
-from episub_router.sds.wire import peek_channel
+from episub_router.sds.wire.codec import peek_channel
 from episub_router.util.kept import one_for_each
 
 _WATCH_INTERVAL = 1.0
