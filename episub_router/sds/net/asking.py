@@ -38,7 +38,7 @@ _OLDER_PAGES = 16
 """Pages in which messages before our log may come, where they are large (chosen)."""
 
 
-class Asking(Served, Protocol):
+class AskingChannel(Served, Protocol):
     """A channel that asks. `act` takes a step to its participant."""
 
     intake: Intake
@@ -52,7 +52,7 @@ class Asking(Served, Protocol):
 class Asker:
     """The requests of one channel of one topic."""
 
-    def __init__(self, host: IHost, channel: Asking) -> None:
+    def __init__(self, host: IHost, channel: AskingChannel) -> None:
         self._host = host
         self._channel = channel
         self._pace = _pace(host)

@@ -22,7 +22,7 @@ from episub_router.sds.net.calls import (
     quiet_reset,
     streams_of,
 )
-from episub_router.sds.net.limiter import RequestLimiter, take_one
+from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol.effects import Ask, AskCompare, AskIds, AskRange, AskSnapshot
 from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.params import SdsParams
@@ -121,7 +121,7 @@ class ExchangeServer:
             await quiet_reset(stream)
             return
         finally:
-            take_one(self.open_streams, peer)
+            self.open_streams -= Counter((peer,))  # and forgets what there is none of
         await quiet_close(stream)
 
     async def _serve(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import trio
 
 from episub_router.util.params import Rate
 from episub_router.util.token_buckets import TokenBuckets
-
-K = TypeVar("K")
 
 MOST_ASKS = 16
 """Requests of a host under way at once (chosen)."""
@@ -75,26 +72,12 @@ class HostPace:
 
     def __init__(self) -> None:
         self._all = trio.Semaphore(MOST_ASKS)
-        self._by_peer: dict[str, trio.Semaphore] = {}
-        self._turns: Counter[str] = Counter()
-        """By peer, those that wait or are under way."""
+        self._by_peer: WeakValueDictionary[str, trio.Semaphore] = WeakValueDictionary()
+        """Of peers with requests that wait or are under way."""
 
     @asynccontextmanager
     async def turn(self, peer: str) -> AsyncIterator[None]:
         """Wait until another request may go out to `peer`, and count it until the context ends."""
         own = self._by_peer.setdefault(peer, trio.Semaphore(MOST_ASKS // 2))
-        self._turns[peer] += 1
-        try:
-            async with own, self._all:
-                yield
-        finally:
-            take_one(self._turns, peer)
-            if peer not in self._turns:
-                del self._by_peer[peer]
-
-
-def take_one(counts: Counter[K], of: K) -> None:
-    """Count one less `of` them; what there is none of is forgotten."""
-    counts[of] -= 1
-    if not counts[of]:
-        del counts[of]
+        async with own, self._all:
+            yield
