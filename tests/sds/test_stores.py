@@ -26,16 +26,16 @@ from episub_router.sds.protocol import log
 from episub_router.sds.protocol.delivery import TOMBSTONES
 from episub_router.sds.protocol.entry import Key, LogEntry, Restored
 from episub_router.sds.protocol.message import Segment
-from episub_router.sds.store import (
-    Durability,
-    MemoryStore,
+from episub_router.sds.store import sqlite
+from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
+from episub_router.sds.store.sqlite_file import Durability
+from episub_router.sds.store.values import (
+    Following,
+    Purged,
     Retention,
-    SqliteStore,
     StoreError,
     StoreFullError,
-    sqlite,
 )
-from episub_router.sds.store.values import Following, Purged
 from episub_router.sds.wire.codec import hash_of
 from tests import children
 from tests.sds.sqlite import connection, pragma, sqlite_limit
@@ -727,7 +727,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
 def test_a_file_has_one_owner_at_a_time(tmp_path: Path) -> None:
     first = SqliteStore(tmp_path / "s.db")
     script = (
-        "import sys; from episub_router.sds.store import SqliteStore, StoreError\n"
+        "import sys; from episub_router.sds import SqliteStore, StoreError\n"
         "try: SqliteStore(sys.argv[1])\n"
         "except StoreError as error: print(error)"
     )
