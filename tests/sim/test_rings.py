@@ -54,3 +54,15 @@ def test_without_rings_they_get_nearly_all() -> None:
     """What the test above would see, did rings do nothing."""
     assert hostile_share(ran("episub, cold boot", rings=0)) > 0.9
     assert hostile_share(ran("episub, cold boot", rings=2)) < 0.7
+
+
+def test_nobody_is_cut_off_by_a_fifth_of_random_contacts() -> None:
+    """Where three of the sixteen contacts are asked at once, and not eight, two are here: none of
+    the three named the peers next to them."""
+    variant = "episub, sixteen random contacts, cold boot"
+    (made,) = loading.load("hostile").scenarios({"network.nodes": 150}, [variant]).values()
+    simulation = Simulation(made, 2, Records(made.capacity))
+    simulation.watch.start()
+    simulation.warm_up(40.0)
+    assert simulation.watch.looks[-1].nodes == 120
+    assert not simulation.watch.looks[-1].eclipsed

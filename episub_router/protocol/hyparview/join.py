@@ -32,8 +32,9 @@ JOIN_TIMEOUT = 5.0
 JOIN_LIFETIME = 30.0
 """Seconds in which a JOIN can be answered. Chosen: several walks of six hops with a dial."""
 
-CONTACTS_ASKED = 3
-"""Contacts asked for nodes at once. Chosen: one alone could eclipse us."""
+CONTACTS_ASKED = 8
+"""Contacts asked for nodes at once. Chosen: where a fifth of all contacts is hostile, all of eight
+are in 0.0003 % of the joins, all of three in 0.8 %; whom no honest contact knows nobody finds."""
 
 MAX_CONTACTS = 64
 """Contacts remembered. Chosen: as many as NODES from four peers name."""

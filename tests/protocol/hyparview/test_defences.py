@@ -83,8 +83,8 @@ def held(peers: Iterable[PeerId], start: str) -> int:
 
 
 def test_contacts_of_one_prefix_are_asked_last() -> None:
-    """E02: three contacts that have nothing in common, if there are."""
-    contacts = (*named("evil:", 30), "a:1", "b:1", "alone")
+    """E02: contacts that have nothing in common, if there are enough."""
+    contacts = (*named("evil:", 30), *[f"{n}:1" for n in range(CONTACTS_ASKED - 1)], "alone")
     for seed in range(10):
         machine = Topic(ME, "t", EpisubParams(), Random(seed), by_prefix)
         asked = dials(machine.handle(ev.JoinOverlay(contacts), 0.0))

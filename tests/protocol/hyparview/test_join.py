@@ -60,7 +60,7 @@ def joining(**changed: Any) -> Member:
 
 
 def test_a_few_random_contacts_are_asked_for_nodes() -> None:
-    """E02, E03: three contacts of many, and not always the same three."""
+    """E02, E03: eight contacts of many, and not always the same eight."""
     contacts = tuple(f"c{n}" for n in range(10))
     chosen = []
     for seed in range(5):
