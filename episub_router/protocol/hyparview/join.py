@@ -33,8 +33,7 @@ JOIN_LIFETIME = 30.0
 """Seconds in which a JOIN can be answered. Chosen: several walks of six hops with a dial."""
 
 CONTACTS_ASKED = 8
-"""Contacts asked for nodes at once. Chosen: where a fifth of all contacts is hostile, all of eight
-are in 0.0003 % of the joins, all of three in 0.8 %; whom no honest contact knows nobody finds."""
+"""Contacts asked for nodes at once. Measured: a fifth of them hostile (docs/security.md)."""
 
 MAX_CONTACTS = 64
 """Contacts remembered. Chosen: as many as NODES from four peers name."""

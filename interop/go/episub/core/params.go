@@ -27,7 +27,7 @@ const (
 	maxMessageID = 256
 	maxSources   = 128
 
-	contactsAsked = 3
+	contactsAsked = 8
 	maxContacts   = 64
 	maxAsked      = 32
 	nodesTaken    = 16
