@@ -28,7 +28,8 @@ demo: $(VENV)/.installed
 # computes beside them gets the smaller share of the cores.
 test:
 	@$(MAKE) --no-print-directory -s -j 2 $(VENV)/.installed-dev interop-part interop-sds testbed-tools
-	@$(MAKE) --no-print-directory -j 4 ASIDE="nice -n 15" suite lint $(if $(ARGS),,upstream testbed-part)
+	@$(MAKE) --no-print-directory -j 2 ASIDE="nice -n 15" lint $(if $(ARGS),,upstream)
+	@$(MAKE) --no-print-directory -j 2 ASIDE="nice -n 15" suite $(if $(ARGS),,testbed-part)
 
 suite: $(VENV)/.installed-dev
 	PATH="$(CURDIR)/$(PROMETHEUS)/usr/bin:$$PATH" $(ASIDE) $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet or spark_processes)" tests $(INTEROP_PART) --without rust)
