@@ -41,6 +41,7 @@ def test_each_page_fits_the_window(site: Path, width: int) -> None:
     assert len(pages) > 30
     with chromium() as browser:
         page = browser.new_page(viewport={"width": width, "height": 844})
+        page.set_default_timeout(180_000)  # For a busy machine
         found = {}
         for path in pages:
             page.goto(path.as_uri())

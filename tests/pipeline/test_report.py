@@ -441,6 +441,7 @@ def test_the_page_opens_in_chromium(browser: Any, tmp_path: Path, width: int) ->
     told: list[str] = []
     asked: list[str] = []
     page = browser.new_page(viewport={"width": width, "height": 844})
+    page.set_default_timeout(180_000)  # For a busy machine
     page.on("console", lambda message: told.append(message.text))
     page.on("pageerror", lambda error: told.append(str(error)))
     page.on("dialog", lambda dialog: told.append(dialog.message))
