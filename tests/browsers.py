@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.hosts import PATIENCE
+
 
 @contextmanager
 def chromium() -> Iterator[Any]:
@@ -25,3 +27,10 @@ def chromium() -> Iterator[Any]:
         )
         yield opened
         opened.close()
+
+
+def opened_page(browser: Any, width: int) -> Any:
+    """A page so many pixels wide, which waits as long as tests do on a busy machine."""
+    page = browser.new_page(viewport={"width": width, "height": 844})
+    page.set_default_timeout(1000 * PATIENCE)
+    return page

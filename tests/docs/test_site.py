@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browsers import chromium
+from tests.browsers import chromium, opened_page
 from tests.docs.snippets import ROOT
 
 
@@ -40,8 +40,7 @@ def test_each_page_fits_the_window(site: Path, width: int) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 30
     with chromium() as browser:
-        page = browser.new_page(viewport={"width": width, "height": 844})
-        page.set_default_timeout(180_000)  # For a busy machine
+        page = opened_page(browser, width)
         found = {}
         for path in pages:
             page.goto(path.as_uri())

@@ -18,7 +18,7 @@ from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.figures import FIGURES, change, direction, shown_change
 from episub_router.pipeline.report.markdown import as_markdown
 from episub_router.pipeline.report.model import Report
-from tests.browsers import chromium
+from tests.browsers import chromium, opened_page
 from tests.pipeline.records import put_records
 from tests.pipeline.reports import small_report
 
@@ -440,8 +440,7 @@ def test_the_page_opens_in_chromium(browser: Any, tmp_path: Path, width: int) ->
     path.write_text(page_of.as_html(small_report(HOSTILE)), encoding="utf-8")
     told: list[str] = []
     asked: list[str] = []
-    page = browser.new_page(viewport={"width": width, "height": 844})
-    page.set_default_timeout(180_000)  # For a busy machine
+    page = opened_page(browser, width)
     page.on("console", lambda message: told.append(message.text))
     page.on("pageerror", lambda error: told.append(str(error)))
     page.on("dialog", lambda dialog: told.append(dialog.message))
