@@ -1,8 +1,8 @@
 """Proximity: far links are replaced by near ones, as in GoCast (E10, E18, E21).
 
 Near links are given up for nearer ones, and random links beyond C_rand that both ends have. Each
-round asks a few passive peers whether they are there (GETTOPICS), measures them and a neighbour,
-and asks the nearest to replace a far neighbour.
+round asks a few passive peers that were never measured whether they are there (GETTOPICS),
+measures them and a neighbour, and asks the nearest to replace a far neighbour.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class Proximity:
             overlay.hasten_rounds(Timer.PROXIMITY, now)
 
     def _chosen(self) -> list[PeerId]:
-        """Neighbours of near neighbours, which are likely near, then peers never measured, then
-        any. A near neighbour whose list isn't known is asked for it."""
+        """Peers never measured: neighbours of near neighbours, which are likely near, then any. A
+        near neighbour whose list isn't known is asked for it."""
         overlay = self._overlay
         named_by: dict[PeerId, PeerId] = {}
         unlisted: list[tuple[PeerId, Link]] = []
@@ -129,9 +129,8 @@ class Proximity:
         chosen = pick_some(overlay.rng, new, (_PROBED + 1) // 2)
         for peer in chosen:
             overlay.remember(peer, named_by[peer])
-        others = [peer for peer in overlay.passive if peer not in chosen]
-        unmeasured = [peer for peer in others if overlay.passive.rtt(peer) is None]
-        return chosen + pick_some(overlay.rng, unmeasured or others, _PROBED - len(chosen))
+        others = [p for p in overlay.passive if p not in chosen and overlay.passive.rtt(p) is None]
+        return chosen + pick_some(overlay.rng, others, _PROBED - len(chosen))
 
     def _send_probe(self, peer: PeerId, up: bool, now: Time) -> None:
         if up and peer not in self._probed:

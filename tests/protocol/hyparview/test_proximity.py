@@ -287,23 +287,30 @@ def test_who_is_still_being_dialled_isn_t_forgotten() -> None:
     assert {11, 12} <= set(topic.membership.passive)
 
 
-def test_a_fruitless_search_slows_down() -> None:
-    """E21: with nothing nearer to be found, what is left is to see which are still there."""
+def test_a_passive_peer_is_checked_once() -> None:
+    """E21: at rest, once each peer that it knows is measured, a node dials nobody; one that others
+    name is checked when it comes."""
     topic = member(1, 2, 3, 4, 5, 6, 7)
+    checks: list[int] = []
+
+    def run_until(end: float) -> None:
+        while (now := topic.next_deadline()) < end:
+            for effect in topic.handle_timer(now):
+                if isinstance(effect, Send) and isinstance(effect.message, GetTopics):
+                    checks.append(effect.peer)
+                    topic.handle(ev.Received(effect.peer, Topics(("t",))), now)
+                    topic.handle(ev.RttMeasured(effect.peer, 0.05), now)
+
     for peer in range(11, 40):
-        topic.handle(ev.ContactsFound((peer,)), 0.0)
         topic.handle(ev.Connected(peer), 0.0)
-    checks: list[float] = []
-    while topic.next_deadline() < 4_000:
-        now = topic.next_deadline()
-        for effect in topic.handle_timer(now):
-            if isinstance(effect, Send) and isinstance(effect.message, GetTopics):
-                checks.append(now)
-                topic.handle(ev.Received(effect.peer, Topics(("t",))), now)
-                topic.handle(ev.RttMeasured(effect.peer, 0.05), now)
-    early = sum(time < 400 for time in checks)
-    late = sum(time >= 3_600 for time in checks)
-    assert early > 3 * late > 0
+        topic.handle(ev.ContactsFound((peer,)), 0.0)
+    run_until(4_000)
+    assert sorted(checks) == [*range(11, 40)]
+    topic.handle(ev.Connected(40), 4_000.0)
+    topic.handle(ev.ContactsFound((40,)), 4_000.0)
+    run_until(8_000)
+    assert checks[-1] == 40
+    assert len(checks) == 30
 
 
 @pytest.mark.parametrize(("random", "triangle"), [(5, False), (4, True), (4, False)])
