@@ -128,7 +128,7 @@ func (t *Topic) replaceFarther(l *link) {
 	}
 }
 
-// toProbe are neighbours of near neighbours, which are likely near, then peers never measured, then any.
+// toProbe are peers never measured: neighbours of near neighbours, which are likely near, then any.
 // A near neighbour whose list isn't known is asked for it.
 func (t *Topic) toProbe() []peer.ID {
 	namedBy, named, unlisted := map[peer.ID]peer.ID{}, []peer.ID{}, []*link{}
@@ -157,9 +157,6 @@ func (t *Topic) toProbe() []peer.ID {
 	unmeasured := slices.DeleteFunc(slices.Clone(others), func(id peer.ID) bool {
 		return t.passive.rtt(id) != nil
 	})
-	if len(unmeasured) == 0 {
-		unmeasured = others
-	}
 	return append(chosen, t.sample(unmeasured, probePeers-len(chosen))...)
 }
 
