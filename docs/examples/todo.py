@@ -29,7 +29,7 @@ async def main(db: str, state: dict, *arguments: str) -> None:
         print("listening on", *channel.addresses, flush=True)
         if words:
             await channel.send(json.dumps(words).encode())
-        async for message in channel.stream(after=state["cursor"], confirm=True):
+        async for message in channel.stream(after=state["cursor"]):
             fold(state, message, Path(f"{db}.json"))
             todo = sorted(task for task, (_, word) in state["todo"].items() if word == "add")
             print("to do:", ", ".join(todo), flush=True)

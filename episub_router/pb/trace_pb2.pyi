@@ -1004,7 +1004,7 @@ class TraceEvent(_message.Message):
         lamport: _builtins.int
         """Absent for an ephemeral message."""
         position: _builtins.int
-        """Counts deliveries here from 1."""
+        """Counts deliveries here from 1, since the participant was started."""
         size: _builtins.int
         """Bytes of the content."""
         @_builtins.property

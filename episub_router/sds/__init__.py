@@ -31,7 +31,6 @@ from episub_router.sds.protocol.effects import (
     Lost,
     Missing,
     PossiblyAcknowledged,
-    SetAside,
     StoreFull,
     UnreadDropped,
 )
@@ -71,7 +70,6 @@ __all__ = [
     "Retention",
     "SdsChannel",
     "SdsParams",
-    "SetAside",
     "Snapshot",
     "SqliteStore",
     "StoreError",

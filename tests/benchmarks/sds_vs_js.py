@@ -80,7 +80,8 @@ class Ours:
         effects = self.participant.receive(ReceivedMessage(CODEC.decode(raw), raw), 1.0)
         self.store.commit("0", [e for e in effects if isinstance(e, fx.Change)])
         if self.participant.log.added % _READ_EVERY == 0:
-            self.store.set_consumed("0", self.participant.log.added)
+            place = self.participant.log.places()[-1]
+            self.store.set_reader("0", place, self.participant.log.added)
 
 
 def rates(timed: int) -> dict[int, float]:

@@ -34,17 +34,19 @@ def say(**event: object) -> None:
     print(json.dumps(event), flush=True)
 
 
-def last_position(path: Path) -> int:
+def last_cursor(path: Path) -> str | None:
     lines = path.read_text().splitlines() if path.exists() else []
-    return int(json.loads(lines[-1])["position"]) if lines else 0
+    return str(json.loads(lines[-1])["cursor"]) if lines else None
 
 
 async def deliver(channel: SdsChannel, path: Path) -> None:
     with path.open("a") as file:
-        async for message in channel.deliveries(after=last_position(path)):
+        async for message in channel.stream(after=last_cursor(path)):
+            if message.sender == channel.sender_id:
+                continue
             record = {
                 "id": message.id,
-                "position": message.position,
+                "cursor": message.cursor,
                 "missing": message.missing,
                 "after": json.loads(message.content)["after"],
             }

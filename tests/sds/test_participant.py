@@ -18,6 +18,7 @@ from episub_router.sds.protocol.effects import DiscardReason, Purpose
 from episub_router.sds.protocol.message import HistoryEntry, Message, Way
 from episub_router.sds.protocol.outgoing import AckStatus
 from episub_router.sds.protocol.params import LostPolicy, SdsParams
+from episub_router.sds.protocol.ranges import LogComparison
 from episub_router.sds.store.sqlite import MemoryStore
 from tests.sds.one import WALL, One, made, of
 
@@ -181,7 +182,6 @@ def test_three_deep_chain_is_released_in_order_the_moment_it_can() -> None:
     assert of(one.hear("b", "a"), fx.DeliverContent) == []
     delivered = of(one.hear("a"), fx.DeliverContent)
     assert [d.message.message_id for d in delivered] == ["a", "b", "c"]
-    assert [d.position for d in delivered] == [1, 2, 3]
 
 
 def test_log_orders_by_clock_then_id_whatever_came_first() -> None:
@@ -653,12 +653,29 @@ def test_state_comes_back_from_the_store() -> None:
     assert {*again.resent(again.wait(30.0))} == {sent[1]}
     assert of(again.hear("b", sent[1]), fx.Acknowledged) == [fx.Acknowledged(sent[1], "other")]
     delivered = of(again.hear("gone"), fx.DeliverContent)
-    assert [(d.message.message_id, d.position) for d in delivered] == [("b", 2) for _ in ()] + [
-        ("gone", 3),
-        ("waits", 4),
-    ]
+    assert [d.message.message_id for d in delivered] == ["gone", "waits"]
     lamport = again.send()[1].lamport
     assert lamport > one.participant.clock.value
+
+
+def test_what_is_too_old_is_not_asked_for_again_after_a_restart() -> None:
+    """It was, once at each start, for as long as a peer had it."""
+    store = MemoryStore()
+    store.load("0", "me", 100)
+    one = One(log_limit=3)
+    one.hear("quiet", sender_id="quiet", lamport=WALL - 9)
+    for n in range(3):
+        one.hear(f"f{n}", lamport=WALL + 10 + n)
+    assert one.log == ["quiet", "f1", "f2"]
+    old = made("old", lamport=WALL)
+    assert one.drops(one.take(old, Way.PULLED, "p")) == [DiscardReason.TOO_OLD]
+    assert not of(one.take(old, Way.PULLED, "p"), fx.Change)
+    store.commit("0", of(one.seen, fx.Change))  # type: ignore[arg-type]
+    again = One(restored=store.load("0", "me", 100), log_limit=3)
+    again.participant.peer_up("p", again.now)
+    differs = LogComparison(keys=(old.key, (WALL, "new")))
+    effects = again.participant.compared("p", differs, again.now)
+    assert [ask.ids for ask in of(effects, fx.AskIds)] == [("new",)]
 
 
 # The seed's schema

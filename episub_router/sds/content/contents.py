@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -10,10 +11,10 @@ import trio
 from Crypto.Hash import keccak
 
 from episub_router.sds.content.messages import ChannelMessage
-from episub_router.sds.protocol.entry import StoredMessage
+from episub_router.sds.protocol.entry import Key, StoredMessage
 from episub_router.sds.protocol.message import Message, MessageId, Segment, SenderId
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.store.values import SegmentPlaces, StoredDelivery
+from episub_router.sds.store.values import SegmentPlace
 from episub_router.sds.wire.codec import MAX_SEGMENTS, Codec
 
 _SEAL = 4096
@@ -22,7 +23,6 @@ _HEADER = 64
 """Bytes of a segment besides its payload."""
 _AT_ONCE = 2**20
 """Bytes that are hashed on the event loop (chosen)."""
-_NOTHING: Mapping[MessageId, Message] = {}
 
 
 class ContentCipher(Protocol):
@@ -44,11 +44,12 @@ class UnreadableError(Exception):
 
 
 class Contents:
-    """Of one channel of one topic. `stored` finds messages by id, `segments` those of the content
-    of one.
+    """Of one channel of one topic. `stored` finds messages by id, `segments` those of a content
+    around a place.
 
     What is larger than a message goes in segments (LIP-243), of which the one that came last stands
-    for the whole.
+    for the whole. They are sent one after another, so that clocks and indexes grow together: a
+    content that is said again begins where an index doesn't.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Contents:
         channel_id: str,
         cipher: ContentCipher | None,
         stored: Callable[[Sequence[MessageId]], Awaitable[list[StoredMessage]]],
-        segments: Callable[[MessageId], Awaitable[SegmentPlaces]],
+        segments: Callable[[Key, SenderId, Segment], Awaitable[list[SegmentPlace]]],
     ) -> None:
         self._codec = codec
         self._params = params
@@ -101,35 +102,24 @@ class Contents:
             return sealed, None
         return sealed, Segment(await _digest(sealed), 0, 1, len(sealed))
 
-    async def delivered(self, message: Message, delivery: StoredDelivery) -> ChannelMessage | None:
-        """A delivery for the application; None for a segment that completes nothing. Raises
-        UnreadableError."""
-        content = await self._content(message, delivery.sender_id)
+    async def delivered(self, stored: StoredMessage) -> ChannelMessage | None:
+        """A message of the log for the application; None for one that it doesn't get, such as a
+        segment that completes nothing. Raises UnreadableError."""
+        message = self._codec.decode(stored.raw, stored.key[0])
+        content = await self._content(message, stored)
         if content is None:
             return None
-        return ChannelMessage(
-            message.message_id,
-            delivery.sender_id,
-            content,
-            message.lamport,
-            delivery.position,
-            delivery.missing,
-        )
+        return ChannelMessage(stored.key[1], stored.sender_id, content, stored.key[0])
 
     async def shown(self, rows: Sequence[StoredMessage]) -> list[ChannelMessage]:
         """Messages of the log, or of a peer's, without segments that complete nothing."""
         result = []
         messages = [self._codec.decode(row.raw, row.key[0]) for row in rows]
-        at_hand = {m.message_id: m for m in messages if m.segment}
-        sets = _sets(rows, messages)
+        beside = [(row, m) for row, m in zip(rows, messages, strict=True) if m.segment]
         for row, message in zip(rows, messages, strict=True):
-            if message.snapshot:
-                continue
-            shown = ChannelMessage(message.message_id, row.sender_id, b"", row.key[0])
+            shown = ChannelMessage(row.key[1], row.sender_id, b"", row.key[0])
             try:
-                content = await self._content(
-                    message, row.sender_id, at_hand, sets.get(message.message_id, {})
-                )
+                content = await self._content(message, row, beside)
                 if content is not None:
                     result.append(replace(shown, content=content))
             except UnreadableError:
@@ -146,29 +136,39 @@ class Contents:
     async def _content(
         self,
         message: Message,
-        sender: SenderId,
-        at_hand: Mapping[MessageId, Message] = _NOTHING,
-        beside: SegmentPlaces | None = None,
+        stored: StoredMessage,
+        beside: Sequence[tuple[StoredMessage, Message]] = (),
     ) -> bytes | None:
         """The content of a message, or the one that it completes; None where there is neither.
-        `beside` are the segments of its set in `at_hand`.
+        `beside` are segments that may not be in the store.
 
         Raises UnreadableError where it ends one of which a segment is missing.
         """
-        segment = message.segment
+        segment, sender = message.segment, stored.sender_id
+        if message.snapshot:
+            return None
         if segment is None:
             return self.opened(message.content or b"", sender)
         if not segment.count or segment.length > self._params.max_content + _SEAL:
             raise UnreadableError(f"its content is no segment, or one of {segment.length} bytes")
-        found: SegmentPlaces = {**(beside or {}), **await self._segments(message.message_id)}
+        at_hand = {
+            row.key: m
+            for row, m in beside
+            if row.sender_id == sender and m.segment and m.segment.of == segment.of
+        }
+        places = {
+            key: SegmentPlace(key, m.segment.index) for key, m in at_hand.items() if m.segment
+        }
+        places |= {p.key: p for p in await self._segments(stored.key, sender, segment)}
+        found = sent_together(sorted(places.values()), stored.key)
         missing = segment.count - len(found)
         if missing and segment.index == segment.count - 1:
             raise UnreadableError(f"{missing} of {segment.count} segments are missing")
-        if missing or max(found.values())[1][1] != message.message_id:
+        if missing or max(found, key=lambda p: (p.arrival, p.key)).key != stored.key:
             return None
         parts = bytearray()
-        for _, (_, (_, part_id)) in sorted(found.items()):
-            parts += await self._payload(part_id, at_hand)
+        for place in found:
+            parts += await self._payload(place.key, at_hand)
             if len(parts) > segment.length:
                 break
         whole = bytes(parts[: segment.length])
@@ -176,10 +176,10 @@ class Contents:
             raise UnreadableError("its segments are not those of the content that they name")
         return self.opened(whole, sender)
 
-    async def _payload(self, message_id: MessageId, at_hand: Mapping[MessageId, Message]) -> bytes:
-        if message_id in at_hand:
-            return at_hand[message_id].content or b""
-        rows = await self._stored([message_id])
+    async def _payload(self, key: Key, at_hand: Mapping[Key, Message]) -> bytes:
+        if key in at_hand:
+            return at_hand[key].content or b""
+        rows = await self._stored([key[1]])
         return b"".join(self._codec.decode(row.raw).content or b"" for row in rows)
 
     def opened(self, data: bytes, sender: SenderId) -> bytes:
@@ -192,24 +192,17 @@ class Contents:
             raise UnreadableError(f"{type(error).__name__}: {error}") from error
 
 
-def _sets(
-    rows: Sequence[StoredMessage], messages: Sequence[Message]
-) -> dict[MessageId, SegmentPlaces]:
-    """The set of each segment, in order: a content that is said twice has two, as in the store."""
-    newest: dict[tuple[SenderId, bytes], SegmentPlaces] = {}
-    sets: dict[MessageId, SegmentPlaces] = {}
-    for row, message in sorted(zip(rows, messages, strict=True), key=lambda pair: pair[0].key):
-        segment = message.segment
-        if segment is None:
-            continue
-        whose = row.sender_id, segment.of
-        places = newest.setdefault(whose, {})
-        if len(places) == segment.count:
-            places = newest[whose] = {}
-        if segment.index not in places:
-            places[segment.index] = 0, message.key
-            sets[message.message_id] = places
-    return sets
+def sent_together(places: Sequence[SegmentPlace], key: Key) -> Sequence[SegmentPlace]:
+    """Of the places of a sender's segments of one content, ascending, those around one of which the
+    parts ascend, too."""
+    begin = end = bisect_left(places, (key,))
+    if places[begin : begin + 1] == []:
+        return []
+    while begin and places[begin - 1].part < places[begin].part:
+        begin -= 1
+    while end + 1 < len(places) and places[end].part < places[end + 1].part:
+        end += 1
+    return places[begin : end + 1]
 
 
 def context_of(topic: str, channel_id: str, sender_id: str) -> bytes:

@@ -16,18 +16,16 @@ from episub_router.sds.protocol.message import MessageId, SenderId
 class ChannelMessage:
     """A message of the channel.
 
-    `clock` is None for an ephemeral message. `position` counts deliveries here from 1; it is 0
-    for a message of the log that was not delivered, such as our own. `missing` are ids of
-    dependencies that were given up as lost before this message was delivered. What can't be read
-    (see `ContentUnreadable`) has no content, and is found in the history only. Out of a stream,
-    `cursor` is where to go on, and `late` says that it belongs before others that came already.
+    `clock` is None for an ephemeral message. What can't be read (see `ContentUnreadable`) has no
+    content, and is found in the history only. Of one that is read in its turn, `cursor` is where to
+    go on, `late` says that it belongs before others that came already, and `missing` are ids of
+    dependencies that were given up as lost before it was delivered.
     """
 
     id: MessageId
     sender: SenderId
     content: bytes
     clock: int | None
-    position: int = 0
     missing: tuple[MessageId, ...] = ()
     readable: bool = True
     late: bool = False

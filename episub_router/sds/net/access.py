@@ -52,13 +52,13 @@ class StoreAccess:
                 return call()
             return await trio.to_thread.run_sync(call)
 
-    async def purge_regularly(self, counts: Counter[str], unread_limit: int | None = None) -> None:
+    async def purge_regularly(self, counts: Counter[str]) -> None:
         """Remove what the store's retention doesn't keep, and tell the channels, until cancelled.
         Of several channels with one store, one at a time has something to do."""
         while self.store.retention is not None:
             if trio.current_time() >= self.purge_at:
                 self.purge_at = trio.current_time() + self.store.retention.interval
-                purges = await self.run(lambda: self.store.purge(unread_limit))
+                purges = await self.run(self.store.purge)
                 for key, purged in purges.items():
                     counts["purged"] += len(purged.ids)
                     if key in self.purged:

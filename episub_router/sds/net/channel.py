@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,14 +29,12 @@ from episub_router.sds.net.driver import ChannelDriver, ChannelEvent, Entered, u
 from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.outbox import RateLimit
 from episub_router.sds.net.receipt import Receipt
-from episub_router.sds.protocol.effects import SetAside
+from episub_router.sds.protocol.effects import UnreadDropped
 from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
-from episub_router.sds.store.values import StoreFullError
 from episub_router.sds.wire.codec import MAX_ID
-from episub_router.util.errors import has_cancelled
 
 _PAGE = 100
 _MOST_OLDER = 4000
@@ -116,7 +114,10 @@ class SdsChannel(Entered):
             rate=rate_limit,
         )
         self._reading = trio.Lock()
-        self._in_hand: int | None = None
+        self._in_hand: Cursor | None = None
+        """Where the iteration is when what it gave last is done with."""
+        self._told: Key = (-1, "")
+        """Up to where it was told that messages left the log."""
         self._streamed = Cursor()
         """Up to where the application has had the total order."""
 
@@ -140,16 +141,10 @@ class SdsChannel(Entered):
         async with unwrapped_nursery() as nursery:
             try:
                 await driver.start(nursery)
-                limit = driver.params.unread_limit
-                nursery.start_soon(driver.access.purge_regularly, driver.counts, limit)
+                nursery.start_soon(driver.access.purge_regularly, driver.counts)
                 yield
                 with trio.move_on_after(_FLUSH):
                     await driver.outbox.flush()
-                await self._withdraw_offer()
-            except BaseException as error:
-                if has_cancelled(error):
-                    await self._withdraw_offer()
-                raise
             finally:
                 nursery.cancel_scope.cancel()
                 await driver.stop()
@@ -197,45 +192,25 @@ class SdsChannel(Entered):
         return self
 
     async def __anext__(self) -> ChannelMessage:
-        """The next message of others, in causal order; ephemeral ones as they come.
+        """The next message of others in the total order, as `stream` has it, from where the store
+        says that this reader is; ephemeral ones as they come.
 
-        Asking for the next message says that the one before it is done with: after a crash
-        the first message to come is the one that wasn't. A message in hand when the application
-        ended by an error, `offer_limit` times, is set aside. `deliveries` leaves all that to the
-        application.
+        Asking for the next message says that the one before it is done with: after a crash the
+        first message to come is the one that wasn't.
         """
         async with self._reading:
             if self._in_hand is not None:
-                await self.done(self._in_hand)
+                await self._driver.of_store(
+                    SqliteStore.set_reader, self._in_hand.place, self._in_hand.arrival
+                )
                 self._in_hand = None
-            while True:
-                after = await self._driver.of_store(SqliteStore.consumed)
-                message = await self._next(after)
-                position = message.position
-                if not position:
-                    return message
-                times = await self._driver.of_store(SqliteStore.offer, position)
-                if times <= self._driver.params.offer_limit:
-                    self._in_hand = position
-                    return message
-                self._driver.counts["set-aside"] += 1
-                self._driver.tell(SetAside(message.id, position))
-                await self.done(position)
-
-    async def deliveries(self, after: int = 0) -> AsyncIterator[ChannelMessage]:
-        """All deliveries after position `after`, without end.
-
-        For exactly-once processing: keep `message.position` together with whatever the
-        message changed, and start there again. Iteration over the channel is not affected.
-        Deliveries that have left the log are kept until `done` is called, at most `unread_limit`.
-        """
-        while True:
-            message = await self._next(after, ephemeral=False)
-            after = message.position
-            yield message
+            begin = Cursor(*await self._driver.of_store(SqliteStore.reader))
+            message, cursor = await self._next(begin, iterating=True)
+            self._in_hand = cursor if cursor != begin else None
+            return message
 
     async def stream(
-        self, after: str | None = None, *, hold: float = 0.0, confirm: bool = False
+        self, after: str | None = None, *, hold: float = 0.0
     ) -> AsyncIterator[ChannelMessage]:
         """All messages of the log, ours included, in the group's total order, without end.
 
@@ -243,30 +218,13 @@ class SdsChannel(Entered):
         each message counts once. What comes after others that it belongs before is `late`, so that
         the state can be made again, or patched. With `hold` (s) a message waits until its clock is
         so far behind our time of day, by which time most have come. What left the log unread is
-        missing here. With `confirm` what was read counts as `done`, of use where this is all that
-        is read of the channel.
+        missing here, and the event `UnreadDropped` says so.
         """
-        driver, cursor = self._driver, Cursor.read(after)
+        cursor = Cursor.read(after)
         while True:
             self._streamed = cursor
-            changed = await driver.changes()
-            limit = int((time.time() - hold) * 1000) if hold else MAX_LAMPORT
-            found = await driver.of_store(
-                SqliteStore.following, cursor.place, cursor.arrival, limit
-            )
-            if found is None:
-                if confirm and cursor.place is not None:
-                    with suppress(StoreFullError):
-                        await driver.of_store(
-                            SqliteStore.confirm_read, cursor.place, cursor.arrival
-                        )
-                with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
-                    await changed.wait()
-                continue
-            place = cursor.place if found.late else found.stored.key
-            cursor = Cursor(place, found.arrival)
-            for message in await driver.contents.shown([found.stored]):
-                yield replace(message, late=found.late, cursor=str(cursor))
+            message, cursor = await self._next(cursor, hold=hold)
+            yield message
 
     async def latest(
         self, before: LogItem | ChannelMessage | None = None, limit: int = _PAGE
@@ -277,10 +235,6 @@ class SdsChannel(Entered):
         Costs no more for a long log than for a short one.
         """
         return await self._page(None, _place(before), limit, newest_first=True)
-
-    async def done(self, position: int) -> None:
-        """The application is done with all deliveries up to `position`."""
-        await self._driver.of_store(SqliteStore.set_consumed, position)
 
     async def events(self) -> AsyncIterator[ChannelEvent]:
         """Acknowledgements, missing, lost and found messages, rejected bytes and the like, from
@@ -402,36 +356,48 @@ class SdsChannel(Entered):
         """What was dropped, rejected and published so far, by reason."""
         return self._driver.counts.copy()
 
-    async def _withdraw_offer(self) -> None:
-        """The message in hand at a regular end will be offered again, and that doesn't count."""
-        if self._in_hand is not None:
-            with trio.CancelScope(shield=True):
-                await self._driver.of_store(SqliteStore.offer, 0)
-
-    async def _next(self, after: int, *, ephemeral: bool = True) -> ChannelMessage:
+    async def _next(
+        self, cursor: Cursor, *, hold: float = 0.0, iterating: bool = False
+    ) -> tuple[ChannelMessage, Cursor]:
+        """What follows for a reader of the total order, and where it is then. `iterating`: only
+        what others say, and ephemeral messages before all else."""
         driver = self._driver
         while True:
             changed = await driver.changes()
             try:
-                if ephemeral and driver.ephemeral:
-                    message, sender = driver.ephemeral.popleft(), ""
-                    return driver.contents.ephemeral(message)
-                found = await driver.of_store(SqliteStore.deliveries, after, 1)
-                if found:
-                    after, sender = found[0].position, found[0].sender_id
-                    message = driver.codec.decode(found[0].raw)
-                    if message.snapshot:
-                        continue
-                    delivered = await driver.contents.delivered(message, found[0])
-                    if delivered is not None:
-                        return delivered
+                if iterating and driver.ephemeral:
+                    ephemeral = driver.ephemeral.popleft()
+                    message_id, sender = ephemeral.message_id, ephemeral.sender_id
+                    return driver.contents.ephemeral(ephemeral), cursor
+                limit = int((time.time() - hold) * 1000) if hold else MAX_LAMPORT
+                found = await driver.of_store(
+                    SqliteStore.following, cursor.place, cursor.arrival, limit
+                )
+                if found is None:
+                    with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
+                        await changed.wait()
                     continue
+                self._say_dropped(cursor, found.gone)
+                (_, message_id), sender = found.stored.key, found.stored.sender_id
+                cursor = Cursor(cursor.place if found.late else found.stored.key, found.arrival)
+                if iterating and sender == self.sender_id:
+                    continue
+                message = await driver.contents.delivered(found.stored)
             except UnreadableError as error:
                 driver.counts["unreadable"] += 1
-                by = sender or message.sender_id
-                driver.tell(ContentUnreadable(message.message_id, by, str(error)))
+                driver.tell(ContentUnreadable(message_id, sender, str(error)))
                 continue
-            await changed.wait()
+            if message is not None:
+                message = replace(message, missing=found.missing, late=found.late)
+                return replace(message, cursor=str(cursor)), cursor
+
+    def _say_dropped(self, cursor: Cursor, gone: Key | None) -> None:
+        """Tell once if messages left the log, up to `gone`, that a reader hadn't had."""
+        begin = (self._driver.participant.log.since + 1, "")
+        if gone is not None and gone > max(cursor.place or begin, begin, self._told):
+            self._told = gone
+            self._driver.counts["unread-dropped"] += 1
+            self._driver.tell(UnreadDropped(gone[0]))
 
 
 def _place(item: LogItem | ChannelMessage | None) -> Key | None:

@@ -28,17 +28,18 @@ from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
-from episub_router.sds.protocol.entry import Restored, StoredMessage
+from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
 from episub_router.sds.protocol.message import (
     Message,
     MessageId,
     ReceivedMessage,
     Segment,
+    SenderId,
 )
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store.sqlite import SqliteStore
-from episub_router.sds.store.values import Purged, SegmentPlaces, StoreFullError
+from episub_router.sds.store.values import Purged, SegmentPlace, StoreFullError
 from episub_router.sds.wire.codec import Codec, attach_origin
 from episub_router.util.trio_only import check_not_asyncio
 
@@ -249,13 +250,6 @@ class ChannelDriver:
     def _purged(self, purged: Purged) -> None:
         """The store has removed these messages."""
         self.participant.log.purge(purged.ids, purged.newest)
-        self._say_dropped(purged.unread)
-
-    def _say_dropped(self, count: int) -> None:
-        """So many deliveries went unread."""
-        if count:
-            self.counts["unread-dropped"] += count
-            self.tell(fx.UnreadDropped(count))
 
     async def _work(self) -> None:
         while True:
@@ -311,7 +305,7 @@ class ChannelDriver:
             changes = [e for e in effects if isinstance(e, fx.Change)]
             if changes:
                 try:
-                    self._say_dropped(await self.of_store(SqliteStore.commit, changes))
+                    await self.of_store(SqliteStore.commit, changes)
                 except StoreFullError:
                     self._full = True
                     await self._go_back()
@@ -383,11 +377,11 @@ class ChannelDriver:
             self._change()
 
     async def stored(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
-        """Those of the messages that are logged, or that the application hasn't had."""
-        return await self.of_store(SqliteStore.get, ids, unread=True)
+        """Those of the messages that are logged."""
+        return await self.of_store(SqliteStore.get, ids)
 
-    async def _segments(self, message_id: MessageId) -> SegmentPlaces:
-        return await self.of_store(SqliteStore.segments, message_id)
+    async def _segments(self, key: Key, sender: SenderId, of: Segment) -> list[SegmentPlace]:
+        return await self.of_store(SqliteStore.segments, key, sender, of)
 
     async def _republish(self, message_id: MessageId) -> None:
         for stored in await self.stored([message_id]):

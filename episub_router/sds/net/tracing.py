@@ -21,6 +21,8 @@ class ChannelTrace:
             "channelID": channel_id,
             "participant": participant,
         }
+        self._count = 0
+        """Deliveries so far."""
 
     def fail(self, error: Exception) -> None:
         """Count an event that could not be made."""
@@ -43,8 +45,9 @@ class ChannelTrace:
     def noticed(self, effect: fx.Effect) -> None:
         """`effect` is carried out; most are nobody's business but the driver's."""
         match effect:
-            case fx.DeliverContent(message=message, position=position, missing=missing):
-                self._delivered(message, position=position, lost=missing)
+            case fx.DeliverContent(message=message, missing=missing):
+                self._count += 1
+                self._delivered(message, position=self._count, lost=missing)
             case fx.DeliverEphemeral(message=message):
                 self._delivered(message)
             case fx.PossiblyAcknowledged(message_id=id, by=by, probability=probability):

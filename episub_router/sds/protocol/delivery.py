@@ -44,9 +44,9 @@ class CausalDelivery:
         """At most `TOMBSTONES`, oldest first."""
         self.forgotten = False
         """Whether there may have been more, also before a restart."""
-        self.position = 0
-        self.repairing: dict[MessageId, bool] = {}
-        """Messages that were damaged in the store, each with whether the application had it."""
+        self.repairing: dict[MessageId, int] = {}
+        """Messages that were damaged in the store, each with the clock below which the application
+        has had it."""
 
     def met(self, dependency: MessageId) -> bool:
         """Delivered, declared lost, or from before we joined. Waiting in the buffer is not
@@ -85,14 +85,20 @@ class CausalDelivery:
             if self.met(lost):
                 continue
             if want is not None and want.before:
-                self._log.pass_by(lost)
-                self.go_on_without(lost, effects, lost=False)
+                self.pass_by(lost, effects)
                 continue
             effects.append(fx.Lost(lost))
             if self.incoming.needs(lost):
                 self.bury(lost)
                 effects.append(fx.Tombstone(lost))
             self.go_on_without(lost, effects, lost=True)
+
+    def pass_by(self, message_id: MessageId, effects: list[Effect]) -> None:
+        """A message is from before what our log holds: it needn't come."""
+        if not self._log.passed(message_id):
+            self._log.pass_by(message_id)
+            effects.append(fx.Tombstone(message_id, lost=False))
+        self.go_on_without(message_id, effects, lost=False)
 
     def bury(self, lost: MessageId) -> None:
         """References to it count as met."""
@@ -118,7 +124,6 @@ class CausalDelivery:
                 tuple((entry.lamport, message_id) for message_id, entry in gone),
                 log.floor,
                 {sender: log.departed[sender] for sender in senders if sender in log.departed},
-                self.position - params.unread_limit - params.log_limit,
             )
         ]
 
@@ -135,10 +140,6 @@ class CausalDelivery:
         self.tombstones.pop(message_id, None)
         self._log.add(message_id, entry, history, head=head)
         self._delivered(message)
-        again = self.repairing.pop(message_id, False)
-        if not again:
-            self.position += 1
-        position = 0 if again else self.position
         missing = tuple(waiting.lost)
         effects.append(
             fx.Logged(
@@ -146,11 +147,10 @@ class CausalDelivery:
                 entry,
                 waiting.raw,
                 waiting.origin,
-                position,
                 missing,
                 outgoing=False,
                 segment=message.segment,
             )
         )
-        if not again:
-            effects.append(fx.DeliverContent(message, position, missing))
+        if lamport >= self.repairing.pop(message_id, 0):
+            effects.append(fx.DeliverContent(message, missing))

@@ -58,17 +58,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Logged(Change):
-    """`message_id` enters the log.
-
-    `position` counts deliveries to the application from 1; 0 for a message of our own, which
-    isn't delivered to ourselves.
-    """
+    """`message_id` enters the log; `outgoing`: it is our own, and in the outgoing buffer."""
 
     message_id: MessageId
     entry: LogEntry
     raw: bytes
     origin: bytes
-    position: int
     missing: tuple[MessageId, ...]
     outgoing: bool
     segment: Segment | None = None
@@ -90,16 +85,17 @@ class ClockSet(Change):
 
 @dataclass(frozen=True, slots=True)
 class Tombstone(Change):
-    """`message_id` is given up as lost: references to it count as met."""
+    """References to `message_id` count as met: it is given up as lost, or not `lost`, as it is from
+    before what our log holds."""
 
     message_id: MessageId
+    lost: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Evicted(Change):
     """These messages have left the log, whose floor is now `floor`.
 
-    They stay where the application hasn't had them yet, if their position is above `unread_after`.
     `departed`: the highest clock of a sender's messages that have left, as far as it is kept; of
     senders that are forgotten under "".
     """
@@ -107,7 +103,6 @@ class Evicted(Change):
     places: tuple[Key, ...]
     floor: Key | None
     departed: Mapping[SenderId, int]
-    unread_after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +203,6 @@ class DeliverContent:
     """Next in causal order. `missing`: dependencies that were given up as lost."""
 
     message: Message
-    position: int
     missing: tuple[MessageId, ...]
 
 
@@ -274,17 +268,9 @@ class Found(Notice):
 
 @dataclass(frozen=True, slots=True)
 class UnreadDropped(Notice):
-    """So many deliveries went before the application had them: it has `unread_limit`."""
+    """Messages left the log before a reader had them: it lacks some with clocks up to `until`."""
 
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside(Notice):
-    """A delivery that was offered `offer_limit` times and never done with is skipped."""
-
-    message_id: MessageId
-    position: int
+    until: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from episub_router.util.bounded import put_last
 from episub_router.util.front_list import FrontList
 
 PRINT_SIZE = 16
-_PASSED = 4096
-"""Messages from before we joined of which it is kept in mind that they needn't come (chosen)."""
+PASSED = 4096
+"""Messages from before what we hold of which it is kept in mind that they needn't come (chosen)."""
 DEPARTED = 65_536
 """Senders for which the log keeps what has left it (chosen)."""
 _SPARE = 1024
@@ -136,7 +136,7 @@ class Log:
 
     def pass_by(self, message_id: MessageId) -> None:
         """A message that isn't taken: references to it count as met."""
-        put_last(self._passed, message_id, None, _PASSED)
+        put_last(self._passed, message_id, None, PASSED)
 
     def passed(self, message_id: MessageId) -> bool:
         return message_id in self._passed

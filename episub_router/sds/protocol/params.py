@@ -36,15 +36,7 @@ class SdsParams:
         "messages",
         "chosen: about 40 MB of index; of a full log, the sender with most yields",
     )
-    """Messages of a log."""
-    unread_limit: int = param(
-        100_000, "messages", "chosen: as many as the log; deliveries that left it unread"
-    )
-    """Deliveries of a channel that the application has not confirmed."""
-    offer_limit: int = param(
-        5, "times", "chosen: a delivery that ends the application so often is skipped"
-    )
-    """How often a message is offered to an application that fails over it."""
+    """Messages of a log, and so how far its readers may be behind."""
     incoming_limit: int = param(
         10_000,
         "messages",

@@ -186,7 +186,7 @@ class Participant:
         self._dialect.delivered(new_id)
         effects: list[Effect] = [
             fx.ClockSet(lamport),
-            fx.Logged(new_id, entry, raw, self._prove(raw), 0, (), True, segment),
+            fx.Logged(new_id, entry, raw, self._prove(raw), (), True, segment),
             fx.BroadcastBytes(new_id, raw, Purpose.CONTENT),
         ]
         effects += self.outgoing.add(new_id, raw, lamport, now)
@@ -329,9 +329,8 @@ class Participant:
             snapshot = self._joining.signers is not None
             effects += self._joining.begin(0 if snapshot else max(0, lamport - 1), now)
         if self.log.is_old((lamport, new_id), sender):
-            self.log.pass_by(new_id)
             effects.append(fx.Discarded(sender, DiscardReason.TOO_OLD))
-            self._delivery.go_on_without(new_id, effects, lost=False)
+            self._delivery.pass_by(new_id, effects)
             return
         unmet = dict.fromkeys(self._delivery.unmet(history))
         if unmet and not self._make_room(sender, len(received.raw), now, effects):
@@ -609,7 +608,6 @@ class Participant:
 
     def _restore(self, restored: Restored, now: Time) -> None:
         self.clock.value = max(self.clock.value, restored.clock)
-        self._delivery.position = restored.position
         self.log.departed = dict(restored.departed)
         self._delivery.repairing = dict(restored.damaged)
         self.outgoing.restore_acks(restored.acks)
@@ -620,6 +618,8 @@ class Participant:
         self.log.floor = max(filter(None, (restored.floor, self.log.floor)), default=None)
         for lost in restored.tombstones:
             self._delivery.bury(lost)
+        for passed in restored.passed:
+            self.log.pass_by(passed)
         self._dialect.restore(self.log.newest(len(self.log)))
         for damaged in restored.damaged:
             self.wants.add(damaged, None, self.me, None, now, clock=0, pull_after=0.0)

@@ -16,33 +16,26 @@ from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.delivery import TOMBSTONES
 from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
 from episub_router.sds.protocol.group import MEMBERS
-from episub_router.sds.protocol.log import DEPARTED
-from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, Segment
+from episub_router.sds.protocol.log import DEPARTED, PASSED
+from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, Segment, SenderId
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
 from episub_router.sds.store.values import (
     Following,
     Purged,
     Retention,
-    SegmentPlaces,
-    StoredDelivery,
+    SegmentPlace,
     StoreError,
     first_that_fit,
 )
 
 SIGN = 2**63
 """Clocks are unsigned and SQLite's integers aren't: all are stored less this."""
-_CHANNEL = "owner, clock, consumed, floor_lamport, floor_id, gone_lamport, gone_id"
-_MESSAGE = "channel, lamport, id, sender, raw, origin, position, missing"
+_CHANNEL = (
+    "owner, clock, read_n, read_lamport, read_id, floor_lamport, floor_id, gone_lamport, gone_id"
+)
+_MESSAGE = "channel, lamport, id, sender, raw, origin, missing"
 """What a message's sum covers: what never changes."""
 _READ = f"{_MESSAGE}, sum"
-_NOT_KEPT = (
-    "position <= max((SELECT consumed FROM channel WHERE channel.id = message.channel), "
-    "coalesce((SELECT max(position) FROM message AS other "
-    "WHERE other.channel = message.channel AND other.position > 0), 0) - {})"
-)
-"""What the application is done with, or is beyond the newest so many deliveries."""
-_GONE = "channel, lamport, id, sender, position"
-"""What is reported of a message that is purged."""
 
 
 class SqliteStore:
@@ -68,7 +61,7 @@ class SqliteStore:
         self.retention = retention
         self._db = open_file(self.path, durability)
         self._counts: Counter[str] = Counter()
-        """By channel that was asked for it, how many messages it has that aren't evicted."""
+        """By channel that was asked for it, how many messages it has."""
 
     def load(self, channel_id: str, owner: str, limit: int) -> Restored | None:
         """The channel's state with at most `limit` messages of its log; None if it is new.
@@ -82,14 +75,14 @@ class SqliteStore:
             ).fetchone()
             if row is None:
                 db.execute(
-                    "INSERT INTO channel VALUES (?, ?, ?, 0, NULL, NULL, NULL, NULL, 0, 0, x'')",
+                    "INSERT INTO channel (id, owner, clock, read_n, sum) VALUES (?, ?, ?, 0, x'')",
                     (channel_id, owner, -SIGN),
                 )
                 known = "SELECT count(*) FROM (SELECT 1 FROM message WHERE channel = ? LIMIT 1)"
                 if not self._number(known, channel_id):
                     _sum_channel(db, channel_id)
                     return None
-                row = (owner, -SIGN, 0, None, None, None, None, b"")  # its own was damaged
+                row = (owner, -SIGN, 0, *[None] * 6, b"")  # its own was damaged
             if row[0] != owner:
                 raise StoreError(
                     f"{self.path}: channel {channel_id!r} belongs to {row[0]!r}, not to {owner!r}"
@@ -99,24 +92,18 @@ class SqliteStore:
     def _load(
         self, db: sqlite3.Connection, channel_id: str, row: tuple[Any, ...], limit: int
     ) -> Restored:
-        intact = _sum(*row[:7]) == row[7]
-        # Where the row is damaged the application gets everything again rather than miss something.
-        clock, consumed = (row[1], row[2]) if intact else (-SIGN, 0)
-        floor = _key(row[3], row[4]) if intact else None
-        if not intact:
-            db.execute("UPDATE channel SET consumed = 0 WHERE id = ?", (channel_id,))
-            _sum_channel(db, channel_id)
-        # What has left a sender's messages is known by clock: others can't be evicted.
-        db.execute(
-            "UPDATE message SET evicted = 0 WHERE channel = ? AND evicted = 1 AND lamport > "
-            "(SELECT low FROM note WHERE channel = message.channel AND kind = 'departed' "
-            "AND name = message.sender)",
-            (channel_id,),
-        )
-        self._remove_damaged(db, channel_id, consumed, limit)
+        intact = _sum(*row[:9]) == row[9]
+        clock = row[1] if intact else -SIGN
+        floor = _key(row[5], row[6]) if intact else None
+        self._remove_damaged(db, channel_id, limit, row[2:5] if intact else (0, None, None))
         notes = _notes(db, channel_id)
-        logged = "FROM message WHERE channel = ? AND evicted = 0"
+        logged = "FROM message WHERE channel = ?"
         if not intact:
+            # The application gets everything again rather than miss something.
+            db.execute(
+                "UPDATE channel SET read_n = 0, read_lamport = NULL WHERE id = ?", (channel_id,)
+            )
+            _sum_channel(db, channel_id)
             (newest,) = db.execute(f"SELECT max(lamport) {logged}", (channel_id,)).fetchone()
             clock = max(clock, -SIGN if newest is None else newest)
         below = db.execute(
@@ -127,17 +114,16 @@ class SqliteStore:
             key: Key = (below[0] + SIGN, below[1])
             floor = key if floor is None else max(floor, key)
         outgoing = db.execute(f"SELECT id, raw {logged} AND outgoing = 1", (channel_id,)).fetchall()
-        position = self._position(db, channel_id)
         return Restored(
             clock=clock + SIGN,
-            position=max(position, consumed),
             floor=floor,
             log=self._log(channel_id, below or (-SIGN, "")),
             outgoing=dict(outgoing),
             tombstones=[n for k, n, _, _ in notes if k == "lost"],
+            passed=[n for k, n, _, _ in notes if k == "passed"],
             departed={n: low + SIGN for k, n, low, _ in notes if k == "departed"},
             acks={n: (low + SIGN, high + SIGN) for k, n, low, high in notes if k == "ack"},
-            damaged={n: bool(had) for k, n, _, had in notes if k == "damaged"},
+            damaged={n: high + SIGN for k, n, _, high in notes if k == "damaged"},
             since=next((low + SIGN for k, _, low, _ in notes if k == "joined"), None),
         )
 
@@ -145,7 +131,7 @@ class SqliteStore:
         """The log after a place, a row at a time. Its rows have been checked."""
         query = (
             "SELECT lamport, id, raw, origin, sender FROM message WHERE channel = ? "
-            "AND evicted = 0 AND (lamport, id) > (?, ?) ORDER BY lamport, id"
+            "AND (lamport, id) > (?, ?) ORDER BY lamport, id"
         )
         with (
             named_errors(self.path),
@@ -155,49 +141,45 @@ class SqliteStore:
                 yield StoredMessage((lamport + SIGN, message_id), *rest)
 
     def _remove_damaged(
-        self, db: sqlite3.Connection, channel_id: str, consumed: int, limit: int
+        self, db: sqlite3.Connection, channel_id: str, limit: int, read: Sequence[Any]
     ) -> None:
-        """Messages whose rows were altered go, and it is noted of each whether the application had
-        it.
+        """Messages whose rows were altered go. It is noted below which clock the reader of the
+        channel, who is where `read` says, has had each of them.
 
         Of the newest `limit`, and of what is unread; older ones are checked when they are asked
         for. An altered row may be that of the id that it has, or of the one that its bytes have.
         """
         bad: list[tuple[int]] = []
+        arrival, *place = read
+        at = (-SIGN, "") if place[0] is None else place
         for n, *row in db.execute(
             f"SELECT n, {_READ} FROM message WHERE n IN (SELECT n FROM "
-            "(SELECT n FROM message WHERE channel = ? ORDER BY lamport DESC LIMIT ?) UNION "
-            "SELECT n FROM message WHERE channel = ? AND position > ?)",
-            (channel_id, limit, channel_id, consumed),
+            "(SELECT n FROM message WHERE channel = ?1 ORDER BY lamport DESC LIMIT ?2) UNION "
+            "SELECT n FROM message WHERE channel = ?1 AND (n > ?3 OR (lamport, id) > (?4, ?5)))",
+            (channel_id, limit, arrival, *at),
         ):
             if not _whole(row):
                 bad.append((n,))
-                # Rows are written in the order of positions.
-                (before,) = db.execute(
-                    "SELECT coalesce(max(position), 0) FROM message WHERE channel = ? AND n < ?",
-                    (channel_id, n),
-                ).fetchone()
                 for message_id in (str(row[2]), hashlib.sha256(bytes(row[4])).hexdigest()):
-                    _note(db, channel_id, "damaged", message_id, n, int(before < consumed))
+                    had = at[0] + (message_id == at[1]) if n <= arrival else -SIGN
+                    _note(db, channel_id, "damaged", message_id, n, had)
         db.executemany("DELETE FROM message WHERE n = ?", bad)
 
     def channels(self) -> list[str]:
         """The channels that have been loaded at some time."""
         return [r[0] for r in self._db.execute("SELECT id FROM channel ORDER BY rowid")]
 
-    def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> int:
-        """Apply all changes or, if the process dies, none. Returns how many deliveries went that
-        the application hasn't had."""
+    def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
+        """Apply all changes or, if the process dies, none."""
         now = time.time()
         kinds = {type(change) for change in changes}
-        unread = 0
         try:
             with self._transaction() as db:
                 for change in changes:
                     if not isinstance(change, fx.Evicted):
                         self._apply(db, channel_id, change, now)
                     elif self.retention is None:
-                        unread += self._evict(db, channel_id, change)
+                        self._evict(db, channel_id, change)
                 if fx.ClockSet in kinds:
                     clock = max(c.value for c in changes if isinstance(c, fx.ClockSet))
                     db.execute(
@@ -208,12 +190,12 @@ class SqliteStore:
                     _sum_channel(db, channel_id)
                 if fx.Tombstone in kinds:
                     _trim(db, channel_id, "lost", TOMBSTONES)
+                    _trim(db, channel_id, "passed", PASSED)
                 if fx.AckStored in kinds:
                     _trim(db, channel_id, "ack", MEMBERS)
         except BaseException:
             self._counts.pop(channel_id, None)
             raise
-        return unread
 
     def _apply(self, db: sqlite3.Connection, channel: str, change: fx.Change, now: float) -> None:
         match change:
@@ -225,19 +207,23 @@ class SqliteStore:
                     entry.sender_id,
                     change.raw,
                     change.origin,
-                    change.position,
                     json.dumps(change.missing),
                 )
-                repaired = _repaired(db, channel, message_id)
+                segment = change.segment
                 inserted = db.execute(
-                    f"INSERT OR IGNORE INTO message (n, {_READ}, outgoing, received_at, evicted) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
-                    (repaired or None, *row, _message_sum(row), int(change.outgoing), now),
+                    f"INSERT OR IGNORE INTO message (n, {_READ}, outgoing, received_at, segment, "
+                    "part) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        _repaired(db, channel, row[1], message_id),
+                        *row,
+                        _message_sum(row),
+                        int(change.outgoing),
+                        now,
+                        segment.of if segment else None,
+                        segment.index if segment else None,
+                    ),
                 )
                 self._counted(channel, inserted.rowcount)
-                if inserted.rowcount and change.segment is not None and change.segment.count:
-                    n, is_new = inserted.lastrowid or 0, repaired is None
-                    _add_segment(db, channel, change, change.segment, n, is_new=is_new)
                 if not change.outgoing:
                     db.execute(
                         "DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?",
@@ -248,8 +234,8 @@ class SqliteStore:
                     "UPDATE message SET outgoing = 0 WHERE channel = ? AND id = ?",
                     (channel, message_id),
                 )
-            case fx.Tombstone(message_id=message_id):
-                _note(db, channel, "lost", message_id)
+            case fx.Tombstone(message_id=message_id, lost=lost):
+                _note(db, channel, "lost" if lost else "passed", message_id)
             case fx.JoinedAt(since=since):
                 _note(db, channel, "joined", "", since - SIGN)
                 if since:
@@ -270,18 +256,10 @@ class SqliteStore:
                 _note(db, channel, "ack", by, after - SIGN, until - SIGN)
 
     def get(
-        self,
-        channel_id: str,
-        ids: Iterable[MessageId],
-        size: int | None = None,
-        *,
-        unread: bool = False,
+        self, channel_id: str, ids: Iterable[MessageId], size: int | None = None
     ) -> list[StoredMessage]:
-        """Those of the messages that are logged; the first of them, up to `size` bytes.
-
-        `unread`: also those that have left the log, and that the application hasn't had.
-        """
-        where = f"channel = ? AND id = ? AND evicted <= {int(unread)}"
+        """Those of the messages that are logged; the first of them, up to `size` bytes."""
+        where = "channel = ? AND id = ?"
         found = (
             stored
             for message_id in dict.fromkeys(ids)
@@ -291,7 +269,7 @@ class SqliteStore:
 
     def lacked(self, channel_id: str, ids: Iterable[MessageId]) -> list[MessageId]:
         """Those of the messages that aren't logged."""
-        known = "SELECT 1 FROM message WHERE channel = ? AND id = ? AND evicted = 0"
+        known = "SELECT 1 FROM message WHERE channel = ? AND id = ?"
         with named_errors(self.path):
             return [i for i in ids if not self._db.execute(known, (channel_id, i)).fetchone()]
 
@@ -311,7 +289,7 @@ class SqliteStore:
         `newest_first`: the last of them, descending. `ids_only`: without their bytes.
         At most `items`, and with their proofs `size` bytes unless the first alone is larger.
         """
-        where = "channel = ? AND evicted = 0"
+        where = "channel = ?"
         values: list[str | int] = [channel_id]
         if after is not None:
             where += " AND (lamport, id) > (?, ?)"
@@ -344,48 +322,54 @@ class SqliteStore:
             "ORDER BY n LIMIT 1",
             (channel_id, arrival, *at),
         )
-        if late is not None and place is not None:
-            return Following(late[1], True, late[0])
-        found = self._found(
-            "message WHERE channel = ? AND evicted = 0 AND (lamport, id) > (?, ?) AND lamport <= ? "
+        row = late or self._found(
+            "message WHERE channel = ? AND (lamport, id) > (?, ?) AND lamport <= ? "
             "ORDER BY lamport, id LIMIT 1",
             (channel_id, *at, min(limit, MAX_LAMPORT) - SIGN),
         )
-        if found is None:
-            return None
-        (newest,) = self._db.execute("SELECT max(n) FROM message").fetchone()
-        return Following(found[1], False, newest)
-
-    def _found(self, what: str, values: Sequence[str | int]) -> tuple[int, StoredMessage] | None:
-        """The first message of a query, with the number with which it arrived."""
-        with named_errors(self.path):
-            row = self._db.execute(f"SELECT n, {_READ} FROM {what}", values).fetchone()
         if row is None:
             return None
-        self._check(row[1:])
-        return row[0], StoredMessage((row[2] + SIGN, row[3]), row[5], row[6], row[4])
-
-    def _check(self, row: Sequence[Any]) -> None:
-        if not _whole(row):
-            raise StoreError(
-                f"{self.path}: delivery {row[6]} is damaged; opened again, it is repaired"
-            )
-
-    def segments(self, channel_id: str, message_id: MessageId) -> SegmentPlaces:
-        """The segments that there are of the content of which this message is one."""
         with named_errors(self.path):
-            row = self._db.execute(
-                "SELECT sender, segment FROM message WHERE channel = ? AND id = ?",
-                (channel_id, message_id),
+            newest, *gone = self._db.execute(
+                "SELECT (SELECT max(n) FROM message), gone_lamport, gone_id FROM channel "
+                "WHERE id = ?",
+                (channel_id,),
             ).fetchone()
-            if row is None or row[1] is None:
-                return {}
-            found = self._db.execute(
-                "SELECT segment, lamport, id, position FROM message WHERE channel = ? "
-                "AND sender = ? AND segment BETWEEN ? AND ?",
-                (channel_id, row[0], row[1][:-4], row[1][:-4] + b"\xff" * 4),
-            ).fetchall()
-        return {int.from_bytes(r[0][-4:], "big"): (r[3], (r[1] + SIGN, r[2])) for r in found}
+        return Following(
+            StoredMessage((row[2] + SIGN, row[3]), row[5], row[6], row[4]),
+            late=late is not None,
+            arrival=row[0] if late else newest,
+            missing=tuple(json.loads(row[7])),
+            gone=_key(*gone),
+        )
+
+    def _found(self, what: str, values: Sequence[str | int]) -> tuple[Any, ...] | None:
+        """The first row of a query, behind the number with which it arrived."""
+        with named_errors(self.path):
+            row: tuple[Any, ...] | None = self._db.execute(
+                f"SELECT n, {_READ} FROM {what}", values
+            ).fetchone()
+        if row is not None and not _whole(row[1:]):
+            raise StoreError(
+                f"{self.path}: message {row[3]} is damaged; opened again, it is repaired"
+            )
+        return row
+
+    def segments(
+        self, channel_id: str, key: Key, sender: SenderId, segment: Segment
+    ) -> list[SegmentPlace]:
+        """The segments of a content around a place, as many as it has on each side, ascending."""
+        found: list[SegmentPlace] = []
+        for compared, order in (("<=", "DESC"), (">", "ASC")):
+            with named_errors(self.path):
+                rows = self._db.execute(
+                    "SELECT lamport, id, part, n FROM message WHERE channel = ? AND sender = ? AND "
+                    f"segment = ? AND (lamport, id) {compared} (?, ?) "
+                    f"ORDER BY lamport {order}, id {order} LIMIT ?",
+                    (channel_id, sender, segment.of, key[0] - SIGN, key[1], segment.count),
+                ).fetchall()
+            found += (SegmentPlace((row[0] + SIGN, row[1]), row[2], row[3]) for row in rows)
+        return sorted(found)
 
     def snapshots(self, channel_id: str) -> list[fx.SnapshotKept]:
         """The newest two snapshots, newest first."""
@@ -418,7 +402,7 @@ class SqliteStore:
         """How many messages are logged."""
         if channel_id not in self._counts:
             self._counts[channel_id] = self._number(
-                "SELECT count(*) FROM message WHERE channel = ? AND evicted = 0", channel_id
+                "SELECT count(*) FROM message WHERE channel = ?", channel_id
             )
         return self._counts[channel_id]
 
@@ -430,71 +414,33 @@ class SqliteStore:
             ).fetchone()
         return None if row is None else _key(*row)
 
-    def deliveries(self, channel_id: str, after: int, limit: int) -> list[StoredDelivery]:
-        """The next deliveries after position `after`, in order."""
+    def reader(self, channel_id: str) -> tuple[Key | None, int]:
+        """Where the reader of the channel is, as `following` takes it."""
         with named_errors(self.path):
-            found = self._db.execute(
-                f"SELECT {_READ} FROM message "
-                "WHERE channel = ? AND position > ? AND position > 0 ORDER BY position LIMIT ?",
-                (channel_id, after, limit),
-            ).fetchall()
-        for row in found:
-            self._check(row)
-        return [StoredDelivery(r[6], r[4], tuple(json.loads(r[7])), r[3]) for r in found]
-
-    def consumed(self, channel_id: str) -> int:
-        """The last position that the application is done with."""
-        return self._number("SELECT consumed FROM channel WHERE id = ?", channel_id)
-
-    def set_consumed(self, channel_id: str, position: int) -> None:
-        """The application is done with all deliveries up to `position`.
-
-        Those that have left the log meanwhile are removed.
-        """
-        with self._transaction() as db:
-            db.execute("UPDATE channel SET consumed = ? WHERE id = ?", (position, channel_id))
-            _sum_channel(db, channel_id)
-            db.execute(
-                "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= ?",
-                (channel_id, position),
-            )
-
-    def confirm_read(self, channel_id: str, place: Key, arrival: int) -> None:
-        """A reader of the total order is where `following` says: the application is done with what
-        it has had by then."""
-        at = (place[0] - SIGN, place[1])
-        with named_errors(self.path):
-            row = self._db.execute(
-                "SELECT consumed, coalesce((SELECT position FROM message WHERE channel = ?1 AND "
-                "position > consumed AND iif((lamport, id) > (?2, ?3), evicted = 0, n > ?4) "
-                "ORDER BY position LIMIT 1) - 1, (SELECT max(position) FROM message WHERE "
-                "channel = ?1 AND position > 0), 0) FROM channel WHERE id = ?1",
-                (channel_id, *at, arrival),
+            arrival, *place = self._db.execute(
+                "SELECT read_n, read_lamport, read_id FROM channel WHERE id = ?", (channel_id,)
             ).fetchone()
-        if row is not None and row[0] < row[1]:
-            self.set_consumed(channel_id, row[1])
+        return _key(*place), arrival
 
-    def offer(self, channel_id: str, position: int) -> int:
-        """The delivery at `position` is handed to the application, for the how-many-th time."""
+    def set_reader(self, channel_id: str, place: Key | None, arrival: int) -> None:
+        """It is done with everything up to there."""
+        at = (None, None) if place is None else (place[0] - SIGN, place[1])
         with self._transaction() as db:
             db.execute(
-                "UPDATE channel SET offers = iif(offered = ?, offers + 1, 1), offered = ? "
-                "WHERE id = ?",
-                (position, position, channel_id),
+                "UPDATE channel SET read_lamport = ?, read_id = ?, read_n = ? WHERE id = ?",
+                (*at, arrival, channel_id),
             )
-            return self._number("SELECT offers FROM channel WHERE id = ?", channel_id)
+            _sum_channel(db, channel_id)
 
-    def purge(self, unread_limit: int | None = None) -> dict[str, Purged]:
+    def purge(self) -> dict[str, Purged]:
         """Remove what `retention` doesn't keep, by channel.
 
-        The sender with most yields its oldest first, so that a flood takes its share. Except, where
-        `unread_limit` is given, so many of the newest deliveries of each channel as the application
-        isn't done with.
+        The sender with most yields its oldest first, so that a flood takes its share.
         """
         kept = self.retention
         if kept is None:
             return {}
-        unread = "" if unread_limit is None else f" AND {_NOT_KEPT.format(int(unread_limit))}"
+        gone = "RETURNING channel, lamport, id, sender"
         rows: list[tuple[Any, ...]] = []
         with self._transaction() as db:
             if kept.max_age is not None:
@@ -506,8 +452,7 @@ class SqliteStore:
                     _note(db, "", "aged", "", aged)
                 if later:
                     rows = db.execute(
-                        f"DELETE FROM message WHERE received_at < ?{unread} RETURNING {_GONE}",
-                        (noted / 1000,),
+                        f"DELETE FROM message WHERE received_at < ? {gone}", (noted / 1000,)
                     ).fetchall()
             for size, most in (("1", kept.max_messages), ("length(raw)", kept.max_bytes)):
                 (total,) = db.execute(f"SELECT total({size}) FROM message").fetchone()
@@ -518,16 +463,15 @@ class SqliteStore:
                     "shares AS (SELECT *, sum(size) OVER (PARTITION BY sender ORDER BY n DESC) "
                     "AS share FROM held), sums AS (SELECT *, sum(size) OVER (ORDER BY share DESC, "
                     "n ROWS UNBOUNDED PRECEDING) AS total FROM shares) DELETE FROM message WHERE n "
-                    f"IN (SELECT n FROM sums WHERE total - size < ?){unread} RETURNING {_GONE}",
+                    f"IN (SELECT n FROM sums WHERE total - size < ?) {gone}",
                     (total - most,),
                 ).fetchall()
             result: dict[str, Purged] = {}
             departed: dict[tuple[str, str], int] = {}
-            for channel, lamport, message_id, sender, position in rows:
+            for channel, lamport, message_id, sender in rows:
                 departed[channel, sender] = max(lamport, departed.get((channel, sender), -SIGN))
                 key = (lamport + SIGN, message_id)
-                is_unread = unread_limit is not None and position > self.consumed(channel)
-                result.setdefault(channel, Purged([], key)).add(key, unread=is_unread)
+                result.setdefault(channel, Purged([], key)).add(key)
             for (channel, sender), clock in departed.items():
                 _departed(db, channel, sender, clock)
             for channel, purged in result.items():
@@ -569,23 +513,12 @@ class SqliteStore:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _evict(self, db: sqlite3.Connection, channel: str, change: fx.Evicted) -> int:
-        """Remove what the application is done with, and the rest up to `unread_after`; returns how
-        much it hasn't had."""
-        rows = [(channel, message_id) for _, message_id in change.places]
+    def _evict(self, db: sqlite3.Connection, channel: str, change: fx.Evicted) -> None:
         removed = db.executemany(
-            "DELETE FROM message WHERE channel = ? AND id = ? AND position <= "
-            "(SELECT consumed FROM channel WHERE channel.id = message.channel)",
-            rows,
-        ).rowcount
-        removed += db.executemany(
-            "UPDATE message SET evicted = 1 WHERE channel = ? AND id = ?", rows
+            "DELETE FROM message WHERE channel = ? AND id = ?",
+            [(channel, message_id) for _, message_id in change.places],
         ).rowcount
         self._counted(channel, -removed)
-        unread = db.execute(
-            "DELETE FROM message WHERE channel = ? AND evicted = 1 AND position <= ?",
-            (channel, change.unread_after),
-        ).rowcount
         for sender, clock in change.departed.items():
             _departed(db, channel, sender, clock - SIGN)
         if "" in change.departed:
@@ -593,24 +526,15 @@ class SqliteStore:
         if change.floor is not None:
             self._raise_place(db, channel, "floor", change.floor)
         self._raise_place(db, channel, "gone", max(change.places))
-        return unread
 
     def _forget(self, db: sqlite3.Connection, channel: str, since: int) -> None:
-        """Remove all up to a clock, but for the last position that was given."""
-        _note(db, channel, "position", "", self._position(db, channel))
+        """Remove all up to a clock."""
         for name in ("floor", "gone"):
             self._raise_place(db, channel, name, (since + 1, ""))
         db.execute(
             "DELETE FROM message WHERE channel = ? AND lamport <= ?", (channel, since - SIGN)
         )
         self._counts.pop(channel, None)
-
-    def _position(self, db: sqlite3.Connection, channel: str) -> int:
-        """The last that a delivery was given."""
-        noted = max((low for _, _, low, _ in _notes(db, channel, "position")), default=0)
-        return max(
-            noted, self._number("SELECT max(position) FROM message WHERE channel = ?", channel)
-        )
 
     def _counted(self, channel: str, more: int) -> None:
         if channel in self._counts:
@@ -652,55 +576,18 @@ def _key(lamport: int | None, message_id: str) -> Key | None:
     return None if lamport is None else (lamport + SIGN, message_id)
 
 
-def _add_segment(
-    db: sqlite3.Connection,
-    channel: str,
-    change: fx.Logged,
-    segment: Segment,
-    n: int,
-    *,
-    is_new: bool,
-) -> None:
-    """Into the set 0 of its content, which gets a number of its own once it is complete: what is
-    said twice has two. A second one of an index is ignored. A repaired one goes into the newest set
-    that lacks it."""
-    put = "UPDATE OR IGNORE message SET segment = ? WHERE n = ?"
-    among = "FROM message WHERE channel = ? AND sender = ? AND segment BETWEEN ? AND ?"
-    whose = (channel, change.entry.sender_id)
-    of, index = segment.of + bytes(4), segment.index.to_bytes(4, "big")
-
-    def number_if_complete() -> None:
-        here = db.execute(f"SELECT segment, n {among}", (*whose, of, of + b"\xff" * 4)).fetchall()
-        if len(here) == segment.count:
-            # Beyond the numbers of older versions, which counted sets from 0.
-            number = max(row[1] for row in here) % 2**31 + 2**31
-            complete = segment.of + number.to_bytes(4, "big")
-            db.executemany(put, [(complete + each[-4:], row) for each, row in here])
-
-    lacking = None
-    if not is_new:
-        lacking = db.execute(
-            f"SELECT substr(segment, 1, length(segment) - 4) AS part {among} GROUP BY part "
-            "HAVING NOT max(substr(segment, -4) = ?) ORDER BY part DESC LIMIT 1",
-            (*whose, segment.of, segment.of + b"\xff" * 8, index),
-        ).fetchone()
-    number_if_complete()
-    db.execute(put, ((lacking[0] if lacking else of) + index, n))
-    number_if_complete()
-
-
 def _sum(*fields: str | int | bytes) -> bytes:
     """A digest over a row's fields and types: what was altered on disk counts as not there."""
     return hashlib.blake2b(ascii(fields).encode(), digest_size=16).digest()
 
 
 def _message_sum(row: Sequence[Any]) -> bytes:
-    return _sum(*row[:4], hashlib.sha256(row[4]).digest(), *row[5:8])
+    return _sum(*row[:4], hashlib.sha256(row[4]).digest(), *row[5:7])
 
 
 def _whole(row: Sequence[Any]) -> bool:
     """Whether a row of `_READ` is as it was written."""
-    return isinstance(row[4], bytes) and bool(_message_sum(row) == row[8])
+    return isinstance(row[4], bytes) and bool(_message_sum(row) == row[7])
 
 
 def _sum_channel(db: sqlite3.Connection, channel_id: str) -> None:
@@ -732,15 +619,17 @@ def _notes(db: sqlite3.Connection, channel: str, *kinds: str) -> list[tuple[str,
     return [(row[1], row[2], row[3], row[4]) for row in found if _sum(*row[:5]) == row[5]]
 
 
-def _repaired(db: sqlite3.Connection, channel: str, message_id: MessageId) -> int | None:
-    """The number with which a message arrived, if its row was damaged since; 0 where the
-    application hasn't had it, so that it arrives now."""
+def _repaired(
+    db: sqlite3.Connection, channel: str, lamport: int, message_id: MessageId
+) -> int | None:
+    """The number with which a message arrived whose row was damaged since; None where the reader
+    hasn't had it, so that it arrives now."""
     noted = "FROM note WHERE channel = ? AND kind = 'damaged'"
     found = db.execute(f"SELECT low, high {noted} AND name = ?", (channel, message_id)).fetchone()
     if found is None:
         return None
     db.execute(f"DELETE {noted} AND low = ?", (channel, found[0]))
-    return int(found[0]) if found[1] else 0
+    return int(found[0]) if lamport < found[1] else None
 
 
 def _trim(db: sqlite3.Connection, channel: str, kind: str, limit: int) -> list[int]:

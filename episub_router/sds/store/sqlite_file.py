@@ -10,29 +10,27 @@ from pathlib import Path
 
 from episub_router.sds.store.values import StoreError, StoreFullError
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 APPLICATION_ID = 0x53445331  # "SDS1"
 
 _SCHEMA = """
 CREATE TABLE channel (
-  id TEXT PRIMARY KEY, owner TEXT NOT NULL, clock INTEGER NOT NULL, consumed INTEGER NOT NULL,
-  floor_lamport INTEGER, floor_id TEXT, gone_lamport INTEGER, gone_id TEXT,
-  offered INTEGER NOT NULL, offers INTEGER NOT NULL, sum BLOB NOT NULL
+  id TEXT PRIMARY KEY, owner TEXT NOT NULL, clock INTEGER NOT NULL,
+  read_n INTEGER NOT NULL, read_lamport INTEGER, read_id TEXT,
+  floor_lamport INTEGER, floor_id TEXT, gone_lamport INTEGER, gone_id TEXT, sum BLOB NOT NULL
 ) STRICT;
 CREATE TABLE message (
   n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, lamport INTEGER NOT NULL,
   id TEXT NOT NULL, sender TEXT NOT NULL,
-  raw BLOB NOT NULL, origin BLOB NOT NULL, position INTEGER NOT NULL, missing TEXT NOT NULL,
-  sum BLOB NOT NULL, outgoing INTEGER NOT NULL, received_at REAL NOT NULL,
-  evicted INTEGER NOT NULL, segment BLOB, UNIQUE (channel, id)
+  raw BLOB NOT NULL, origin BLOB NOT NULL, missing TEXT NOT NULL, sum BLOB NOT NULL,
+  outgoing INTEGER NOT NULL, received_at REAL NOT NULL, segment BLOB, part INTEGER,
+  UNIQUE (channel, id)
 ) STRICT;
 CREATE INDEX message_order ON message (channel, lamport, id);
-CREATE INDEX message_position ON message (channel, position) WHERE position > 0;
 CREATE INDEX message_outgoing ON message (channel, lamport) WHERE outgoing = 1;
 CREATE INDEX message_age ON message (received_at);
-CREATE UNIQUE INDEX message_segment ON message (channel, sender, segment)
+CREATE INDEX message_segment ON message (channel, sender, segment, lamport, id, part)
   WHERE segment IS NOT NULL;
-CREATE INDEX message_evicted ON message (channel, position) WHERE evicted = 1;
 CREATE TABLE note (
   n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, kind TEXT NOT NULL,
   name TEXT NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL, sum BLOB NOT NULL,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 from episub_router.sds.protocol.entry import Key, StoredMessage
-from episub_router.sds.protocol.message import MessageId, SenderId
+from episub_router.sds.protocol.message import MessageId
 
 
 class StoreError(Exception):
@@ -33,47 +33,42 @@ class Retention:
     interval: float = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDelivery:
-    """The `position`-th message that was delivered here."""
+class SegmentPlace(NamedTuple):
+    """A segment of a content: its place, which part it is, and the number of its arrival."""
 
-    position: int
-    raw: bytes
-    missing: tuple[MessageId, ...]
-    sender_id: SenderId
-
-
-SegmentPlaces: TypeAlias = dict[int, tuple[int, Key]]
-"""The segments of one content: by index, the position and the place of each."""
+    key: Key
+    part: int
+    arrival: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
     """A message of the total order; `late`: it comes after others that belong behind it.
 
-    `arrival`: how far the reader has had what arrived, once it has had this.
+    `arrival`: how far the reader has had what arrived, once it has had this. `missing`: what it
+    refers to and was given up. `gone`: up to there others have left the log.
     """
 
     stored: StoredMessage
     late: bool
     arrival: int
+    missing: tuple[MessageId, ...]
+    gone: Key | None
 
 
 @dataclass(slots=True)
 class Purged:
-    """What was removed from a channel, the newest place of it, and how much of it was unread.
+    """What was removed from a channel, and the newest place of it.
 
     Messages that come again at or below that place are not taken.
     """
 
     ids: list[MessageId]
     newest: Key
-    unread: int = 0
 
-    def add(self, key: Key, *, unread: bool) -> None:
+    def add(self, key: Key) -> None:
         self.ids.append(key[1])
         self.newest = max(self.newest, key)
-        self.unread += unread
 
 
 def first_that_fit(
