@@ -326,12 +326,11 @@ async def test_publishing_waits_for_room_but_not_for_a_peer_that_stands_still(
     for _ in range(10):
         await room()
     pubsub.peer_queues["full"] += [None] * 32
-    assert 1.2 <= await room() < 1.4, "it is waited for again once it went on, for a while"
-    pubsub.peer_queues["full"].clear()
+    assert 1.9 <= await room() < 2.1, "it is waited for again once it went on"
     for _ in range(10):
-        await room()
+        assert await room() < 2.1
     pubsub.peer_queues["quick"] += [None] * 32
-    assert 2.1 <= await room() < 2.4, "each is waited for"
+    assert 2.1 <= await room() < 2.3, "others are waited for, for 20 ms a message"
 
 
 async def test_what_waits_to_be_published_is_not_resent_besides() -> None:

@@ -271,7 +271,7 @@ def test_what_is_left_below_a_cut_is_said() -> None:
     log = Log()
     for n in range(5):
         log.add(f"m{n}", LogEntry(n, "ann", 0), (), head=True)
-    log.purge(["m1", "m3"], (3, "m3"))
+    log.purge([(1, "m1"), (3, "m3")])
     assert len(log) == 3
     assert compare(log, bytes(16), [RangeHash(None, None, 0, b"")], 3).older == 2
 

@@ -31,7 +31,6 @@ from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
 from episub_router.sds.store.sqlite_file import Durability
 from episub_router.sds.store.values import (
     Following,
-    Purged,
     Retention,
     SegmentPlace,
     StoreError,
@@ -202,12 +201,12 @@ def test_retention_by_age_and_size(tmp_path: Path) -> None:
     store.commit("c", [logged(f"m{i}", i, raw=b"x" * 10) for i in range(5)])
     store.commit("c", [evicted((0, "m0"))])
     assert store.count("c") == 5  # a store node's disk keeps what its memory doesn't
-    assert store.purge() == {"c": Purged(["m0", "m1"], (1, "m1"))}
+    assert store.purge() == {"c": [(0, "m0"), (1, "m1")]}
     assert store.gone("c") == (1, "m1")
     assert [s.key[1] for s in store.page("c", None, None, 9, 999)[0]] == ["m2", "m3", "m4"]
     store.retention = Retention(max_age=-1.0, max_bytes=35, interval=0.0)
     assert store.purge() == {}  # the time of day may be wrong
-    assert store.purge() == {"c": Purged(["m2", "m3", "m4"], (4, "m4"))}
+    assert store.purge() == {"c": [(n, f"m{n}") for n in (2, 3, 4)]}
     assert store.purge() == {}
     store.close()
 
@@ -222,7 +221,7 @@ def test_a_flood_pushes_nobody_else_out_of_what_is_kept(limit: dict[str, int]) -
     by_mallory = [replace(m, entry=LogEntry(m.entry.lamport, "mallory", 0)) for m in flood]
     store.commit("c", [*honest, *by_mallory])
     gone = store.purge()["c"]
-    assert gone.ids == [m.message_id for m in flood[:150]]
+    assert [message_id for _, message_id in gone] == [m.message_id for m in flood[:150]]
     assert store.count("c") == 100
 
 

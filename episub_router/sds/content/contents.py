@@ -5,15 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import trio
 from Crypto.Hash import keccak
 
 from episub_router.sds.content.messages import ChannelMessage
 from episub_router.sds.protocol.entry import Key, StoredMessage
-from episub_router.sds.protocol.message import Message, MessageId, Segment, SenderId
+from episub_router.sds.protocol.message import Message, Segment, SenderId
 from episub_router.sds.protocol.params import SdsParams
+from episub_router.sds.store.sqlite import SqliteStore
 from episub_router.sds.store.values import SegmentPlace
 from episub_router.sds.wire.codec import MAX_SEGMENTS, Codec
 
@@ -44,8 +45,7 @@ class UnreadableError(Exception):
 
 
 class Contents:
-    """Of one channel of one topic. `stored` finds messages by id, `segments` those of a content
-    around a place.
+    """Of one channel of one topic. `of_store` calls methods of its store.
 
     What is larger than a message goes in segments (LIP-243), of which the one that came last stands
     for the whole. They are sent one after another, so that clocks and indexes grow together: a
@@ -60,15 +60,13 @@ class Contents:
         topic: str,
         channel_id: str,
         cipher: ContentCipher | None,
-        stored: Callable[[Sequence[MessageId]], Awaitable[list[StoredMessage]]],
-        segments: Callable[[Key, SenderId, Segment], Awaitable[list[SegmentPlace]]],
+        of_store: Callable[..., Awaitable[list[Any]]],
     ) -> None:
         self._codec = codec
         self._params = params
         self._place = (topic, channel_id)
         self._cipher = cipher
-        self._stored = stored
-        self._segments = segments
+        self._of_store = of_store
 
     def sealed(self, content: bytes, sender: SenderId) -> bytes:
         """As it is sent. Raises ValueError where it's empty or too large."""
@@ -159,7 +157,8 @@ class Contents:
         places = {
             key: SegmentPlace(key, m.segment.index) for key, m in at_hand.items() if m.segment
         }
-        places |= {p.key: p for p in await self._segments(stored.key, sender, segment)}
+        kept = await self._of_store(SqliteStore.segments, stored.key, sender, segment)
+        places |= {place.key: place for place in kept}
         found = sent_together(sorted(places.values()), stored.key)
         missing = segment.count - len(found)
         if missing and segment.index == segment.count - 1:
@@ -179,7 +178,7 @@ class Contents:
     async def _payload(self, key: Key, at_hand: Mapping[Key, Message]) -> bytes:
         if key in at_hand:
             return at_hand[key].content or b""
-        rows = await self._stored([key[1]])
+        rows = await self._of_store(SqliteStore.get, [key[1]])
         return b"".join(self._codec.decode(row.raw).content or b"" for row in rows)
 
     def opened(self, data: bytes, sender: SenderId) -> bytes:

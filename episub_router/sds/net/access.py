@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import trio
 
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
-from episub_router.sds.store.values import Purged
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class StoreAccess:
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
-        self.purged: dict[str, Callable[[Purged], None]] = {}
+        self.purged: dict[str, Callable[[Sequence[Key]], None]] = {}
         """What each of its channels does about what is removed."""
         self.purge_at = -math.inf
         """When its retention is to be looked at next."""
@@ -59,10 +59,10 @@ class StoreAccess:
             if trio.current_time() >= self.purge_at:
                 self.purge_at = trio.current_time() + self.store.retention.interval
                 purges = await self.run(self.store.purge)
-                for key, purged in purges.items():
-                    counts["purged"] += len(purged.ids)
+                for key, places in purges.items():
+                    counts["purged"] += len(places)
                     if key in self.purged:
-                        self.purged[key](purged)
+                        self.purged[key](places)
             await trio.sleep_until(self.purge_at)
 
 

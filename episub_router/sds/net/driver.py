@@ -28,18 +28,17 @@ from episub_router.sds.net.topic import SharedTopic, join
 from episub_router.sds.net.tracing import ChannelTrace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
-from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
+from episub_router.sds.protocol.entry import Key, Restored
 from episub_router.sds.protocol.message import (
     Message,
     MessageId,
     ReceivedMessage,
     Segment,
-    SenderId,
 )
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store.sqlite import SqliteStore
-from episub_router.sds.store.values import Purged, SegmentPlace, StoreFullError
+from episub_router.sds.store.values import StoreFullError
 from episub_router.sds.wire.codec import Codec, attach_origin
 from episub_router.util.trio_only import check_not_asyncio
 
@@ -114,8 +113,7 @@ class ChannelDriver:
             topic=topic_name,
             channel_id=channel_id,
             cipher=cipher,
-            stored=self.stored,
-            segments=self._segments,
+            of_store=self.of_store,
         )
         trace = getattr(pubsub, "trace", None)
         self._trace = trace and ChannelTrace(trace, topic_name, channel_id, sender_id)
@@ -247,9 +245,9 @@ class ChannelDriver:
         self._inbox.append(message)
         self._wake.set()
 
-    def _purged(self, purged: Purged) -> None:
+    def _purged(self, places: Sequence[Key]) -> None:
         """The store has removed these messages."""
-        self.participant.log.purge(purged.ids, purged.newest)
+        self.participant.log.purge(places)
 
     async def _work(self) -> None:
         while True:
@@ -376,15 +374,8 @@ class ChannelDriver:
             own.published = True
             self._change()
 
-    async def stored(self, ids: Sequence[MessageId]) -> list[StoredMessage]:
-        """Those of the messages that are logged."""
-        return await self.of_store(SqliteStore.get, ids)
-
-    async def _segments(self, key: Key, sender: SenderId, of: Segment) -> list[SegmentPlace]:
-        return await self.of_store(SqliteStore.segments, key, sender, of)
-
     async def _republish(self, message_id: MessageId) -> None:
-        for stored in await self.stored([message_id]):
+        for stored in await self.of_store(SqliteStore.get, [message_id]):
             own = stored.sender_id == self.sender_id
             raw = stored.raw if own else attach_origin(stored.raw, stored.origin)
             self._post(message_id, raw, fx.Purpose.REPAIR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import trio
@@ -25,14 +25,12 @@ _QUEUED = 16
 _LOOK_AGAIN = 0.005
 """Seconds between two looks at a peer without room; longer where the event loop is busy."""
 _PATIENCE = 200
-"""Looks for which such a peer is waited for, at most, together too: a second (chosen)."""
+"""Looks for which such peers are waited for, at most: a second (chosen)."""
 _REGAINED = 4
-"""Looks that come back with each message, to a peer only where it finds room: so slow peers delay
-messages by 20 ms on average, and one that stands still not at all (chosen)."""
+"""Looks that come back with each message: so slow peers delay messages by 20 ms on average, and
+those that stand still not at all (chosen)."""
 _NEAR = 0.9
 """Share of a rate limit from which on ephemeral messages are dropped (LIP-173)."""
-_PEERS = 4096
-"""Peers whose patience is remembered."""
 
 
 class Turns:
@@ -46,29 +44,26 @@ class Turns:
     def __init__(self) -> None:
         self.lock = trio.Lock()
         self._looks = _PATIENCE
-        self._patience: dict[ID, int] = {}
+        self._still: set[ID] = set()
+        """Peers that were waited for in vain, and had no room since."""
 
     async def room(self, pubsub: Pubsub, topic: str) -> None:
         """Wait until the peers of a topic take another message."""
         if isinstance(pubsub.router, PublishGate):
             return
         self._looks = min(_PATIENCE, self._looks + _REGAINED)
-        for peer in list(pubsub.peer_topics.get(topic, ())):
-            patience = self._patience.pop(peer, _PATIENCE)
-            while self._is_full(pubsub, peer) and patience and self._looks:
-                await trio.sleep(_LOOK_AGAIN)
-                patience -= 1
-                self._looks -= 1
-            if not self._is_full(pubsub, peer):
-                patience += _REGAINED
-            if patience < _PATIENCE:
-                self._patience[peer] = patience
-            if len(self._patience) > _PEERS:
-                del self._patience[next(iter(self._patience))]
+        self._still = _without_room(pubsub, self._still)
+        full = _without_room(pubsub, pubsub.peer_topics.get(topic, ())) - self._still
+        while full and self._looks:
+            await trio.sleep(_LOOK_AGAIN)
+            self._looks -= 1
+            full = _without_room(pubsub, full)
+        self._still |= full
 
-    def _is_full(self, pubsub: Pubsub, peer: ID) -> bool:
-        queue = pubsub.peer_queues.get(peer)
-        return queue is not None and not queue.closed and len(queue) >= _QUEUED
+
+def _without_room(pubsub: Pubsub, peers: Iterable[ID]) -> set[ID]:
+    queues = {peer: pubsub.peer_queues.get(peer) for peer in peers}
+    return {p for p, q in queues.items() if q is not None and not q.closed and len(q) >= _QUEUED}
 
 
 _turns: Callable[[Pubsub], Turns] = one_for_each(lambda pubsub: Turns())

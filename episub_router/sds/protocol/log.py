@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import MessageId, SenderId
@@ -119,12 +119,12 @@ class Log:
         self._remove(key)
         return key[1], entry
 
-    def purge(self, ids: Iterable[MessageId], floor: Key) -> None:
-        """The store doesn't have these any more, nor others up to `floor`."""
-        for message_id in ids:
-            if message_id in self._entries:
-                self._remove(self.key(message_id))
-        self._raise_floor(floor)
+    def purge(self, places: Sequence[Key]) -> None:
+        """The store doesn't have these any more, nor others up to the newest of them."""
+        for key in places:
+            if key[1] in self._entries:
+                self._remove(key)
+        self._raise_floor(max(places))
 
     def begin(self, since: int) -> None:
         """What has no clock above `since` is none of ours."""

@@ -21,7 +21,6 @@ from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, Segment, 
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
 from episub_router.sds.store.values import (
     Following,
-    Purged,
     Retention,
     SegmentPlace,
     StoreError,
@@ -432,10 +431,11 @@ class SqliteStore:
             )
             _sum_channel(db, channel_id)
 
-    def purge(self) -> dict[str, Purged]:
-        """Remove what `retention` doesn't keep, by channel.
+    def purge(self) -> dict[str, list[Key]]:
+        """Remove what `retention` doesn't keep, of which the places are returned by channel.
 
-        The sender with most yields its oldest first, so that a flood takes its share.
+        What comes again at or below the newest of them isn't taken. The sender with most yields
+        its oldest first, so that a flood takes its share.
         """
         kept = self.retention
         if kept is None:
@@ -466,18 +466,17 @@ class SqliteStore:
                     f"IN (SELECT n FROM sums WHERE total - size < ?) {gone}",
                     (total - most,),
                 ).fetchall()
-            result: dict[str, Purged] = {}
+            result: dict[str, list[Key]] = {}
             departed: dict[tuple[str, str], int] = {}
             for channel, lamport, message_id, sender in rows:
                 departed[channel, sender] = max(lamport, departed.get((channel, sender), -SIGN))
-                key = (lamport + SIGN, message_id)
-                result.setdefault(channel, Purged([], key)).add(key)
+                result.setdefault(channel, []).append((lamport + SIGN, message_id))
             for (channel, sender), clock in departed.items():
                 _departed(db, channel, sender, clock)
             for channel, purged in result.items():
                 _trim_departed(db, channel)
-                self._raise_place(db, channel, "floor", purged.newest)
-                self._raise_place(db, channel, "gone", purged.newest)
+                self._raise_place(db, channel, "floor", max(purged))
+                self._raise_place(db, channel, "gone", max(purged))
                 _sum_channel(db, channel)
             self._counts.clear()
             return result

@@ -56,21 +56,6 @@ class Following:
     gone: Key | None
 
 
-@dataclass(slots=True)
-class Purged:
-    """What was removed from a channel, and the newest place of it.
-
-    Messages that come again at or below that place are not taken.
-    """
-
-    ids: list[MessageId]
-    newest: Key
-
-    def add(self, key: Key) -> None:
-        self.ids.append(key[1])
-        self.newest = max(self.newest, key)
-
-
 def first_that_fit(
     found: Iterable[StoredMessage], items: int, size: int
 ) -> tuple[list[StoredMessage], bool]:
