@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -127,15 +127,10 @@ class Streams:
             stream = waiting[-1]  # the last to have waited, so that others end
             stream.take(call)
         else:
-            stream = self.carry_alone(host, peer, call)
+            stream = _OpenStream(self, peer, call)
+            trio.lowlevel.spawn_system_task(stream.run, host)
         if call.joint:
             self._starting[peer] = stream
-
-    def carry_alone(self, host: IHost, peer: ID, call: Call) -> _OpenStream:
-        """Let a new stream carry a call."""
-        stream = _OpenStream(self, peer, call)
-        trio.lowlevel.spawn_system_task(stream.run, host)
-        return stream
 
     def begins(self, peer: ID, stream: _OpenStream) -> None:
         if self._starting.get(peer) is stream:
@@ -201,20 +196,21 @@ class _OpenStream:
     async def _carry(self, host: IHost) -> None:
         """The answers to all calls, or errors.
 
-        Where the stream was kept, and may have ended meanwhile, or another call on it was left,
-        those without an answer go on streams of their own.
+        Where the stream was kept, and may have ended meanwhile, or another call on it was left, a
+        new stream carries those without an answer.
         """
-        kept = self._stream is not None
-        try:
-            await self._answers(host)
-        except Exception as error:  # py-libp2p's layers raise many unrelated types
-            await self._give_up()
-            rest = [call for call in self.calls if not call.done.is_set() and not call.left]
-            if kept or len(rest) < len(self.calls):
-                self._hand_over(host, rest)
-            else:
-                for call in rest:
-                    call.error = error
+        again = True
+        while again:
+            kept, before = self._stream is not None, self.calls
+            try:
+                await self._answers(host)
+                again = False
+            except Exception as error:  # py-libp2p's layers raise many unrelated types
+                await self._give_up()
+                self.calls = [c for c in before if not c.done.is_set() and not c.left]
+                again = bool(self.calls) and (kept or len(self.calls) < len(before))
+                for call in self.calls:
+                    call.error = None if again else error
         if any(call.left for call in self.calls):
             await self._give_up()
 
@@ -234,11 +230,6 @@ class _OpenStream:
                 call.done.set()
         if reading.cancelled_caught:
             raise ConnectionError("the stream was reset, as a request on it took too long")
-
-    def _hand_over(self, host: IHost, calls: Iterable[Call]) -> None:
-        for call in calls:
-            self.calls.remove(call)
-            self._streams.carry_alone(host, self._peer, call)
 
     async def _give_up(self) -> None:
         stream, self._stream = self._stream, None

@@ -240,12 +240,10 @@ class SqliteStore:
                 if since:
                     self._forget(db, channel, since)
             case fx.SnapshotKept(until=until, digest=digest, state=state):
-                known = (channel, until - SIGN, digest, state)
+                row = (channel, until - SIGN, digest, state, change.arrival)
                 db.execute(
-                    "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?)", (*known, _sum(*known))
+                    "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?, ?)", (*row, _sum(*row))
                 )
-                _note(db, channel, "snapshot", digest.hex(), change.arrival)
-                _trim(db, channel, "snapshot", 2)
                 db.execute(
                     "DELETE FROM snapshot WHERE channel = ? AND until < (SELECT until FROM "
                     "snapshot WHERE channel = ? ORDER BY until DESC LIMIT 1 OFFSET 1)",
@@ -376,12 +374,7 @@ class SqliteStore:
             found = self._db.execute(
                 "SELECT * FROM snapshot WHERE channel = ? ORDER BY until DESC", (channel_id,)
             ).fetchall()
-            arrivals = {n: low for _, n, low, _ in _notes(self._db, channel_id, "snapshot")}
-        return [
-            fx.SnapshotKept(r[1] + SIGN, r[2], r[3], arrivals.get(r[2].hex(), 0))
-            for r in found
-            if _sum(*r[:4]) == r[4]
-        ]
+        return [fx.SnapshotKept(r[1] + SIGN, *r[2:5]) for r in found if _sum(*r[:5]) == r[5]]
 
     def snapshot_part(
         self, channel_id: str, until: int, digest: bytes, offset: int, size: int
@@ -608,12 +601,11 @@ def _note(
     )
 
 
-def _notes(db: sqlite3.Connection, channel: str, *kinds: str) -> list[tuple[str, str, int, int]]:
-    """Those of a channel, of all kinds or of these, as they were written, oldest first."""
-    of = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+def _notes(db: sqlite3.Connection, channel: str) -> list[tuple[str, str, int, int]]:
+    """Those of a channel, as they were written, oldest first."""
     found = db.execute(
-        f"SELECT channel, kind, name, low, high, sum FROM note WHERE channel = ?{of} ORDER BY n",
-        (channel, *kinds),
+        "SELECT channel, kind, name, low, high, sum FROM note WHERE channel = ? ORDER BY n",
+        (channel,),
     )
     return [(row[1], row[2], row[3], row[4]) for row in found if _sum(*row[:5]) == row[5]]
 

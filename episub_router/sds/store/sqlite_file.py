@@ -38,7 +38,7 @@ CREATE TABLE note (
 ) STRICT;
 CREATE TABLE snapshot (
   channel TEXT NOT NULL, until INTEGER NOT NULL, digest BLOB NOT NULL, state BLOB NOT NULL,
-  sum BLOB NOT NULL, UNIQUE (channel, until, digest)
+  arrival INTEGER NOT NULL, sum BLOB NOT NULL, UNIQUE (channel, until, digest)
 ) STRICT;
 CREATE TABLE room (data BLOB NOT NULL) STRICT
 """
