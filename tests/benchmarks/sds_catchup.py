@@ -113,7 +113,7 @@ async def with_snapshot(count: int) -> None:
 def said(codec: Codec, sender: str, clock: int) -> fx.Logged:
     message = Message(channel_id="0", sender_id=sender, lamport=clock, content=b"%d" % clock)
     raw, message_id = codec.encode(message)
-    return fx.Logged(message_id, LogEntry(clock, sender, clock), raw, b"", (), outgoing=False)
+    return fx.Logged(message_id, LogEntry(clock, sender, clock), raw, b"", ())
 
 
 def main() -> None:

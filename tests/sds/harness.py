@@ -293,7 +293,7 @@ class Group:
         doomed = member.doomed
         if doomed:
             self._die(member)
-            sent = any(isinstance(e, fx.Logged) and e.outgoing for e in effects)
+            sent = fx.Purpose.CONTENT in [e.purpose for e in effects if hasattr(e, "purpose")]
             if not sent and self.rng.random() < 0.5:
                 return
         changes = [e for e in effects if isinstance(e, fx.Change)]

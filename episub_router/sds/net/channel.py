@@ -370,18 +370,17 @@ class SdsChannel(Entered):
                     message_id, sender = ephemeral.message_id, ephemeral.sender_id
                     return driver.contents.ephemeral(ephemeral), cursor
                 limit = int((time.time() - hold) * 1000) if hold else MAX_LAMPORT
+                but = self.sender_id if iterating else ""
                 found = await driver.of_store(
-                    SqliteStore.following, cursor.place, cursor.arrival, limit
+                    SqliteStore.following, cursor.place, cursor.arrival, limit, but
                 )
-                if found is None:
+                before, cursor = cursor, Cursor(found.place, found.arrival)
+                if found.stored is None:
                     with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
                         await changed.wait()
                     continue
-                self._say_dropped(cursor, found.gone)
+                self._say_dropped(before, found.gone)
                 (_, message_id), sender = found.stored.key, found.stored.sender_id
-                cursor = Cursor(cursor.place if found.late else found.stored.key, found.arrival)
-                if iterating and sender == self.sender_id:
-                    continue
                 message = await driver.contents.delivered(found.stored)
             except UnreadableError as error:
                 driver.counts["unreadable"] += 1

@@ -323,8 +323,6 @@ class ChannelDriver:
                     self.nursery.start_soon(self._republish, message_id)
                 case fx.AskIds() | fx.AskCompare() | fx.AskRange() | fx.AskSnapshot():
                     self.nursery.start_soon(self.asker.ask, effect)
-                case fx.DeliverContent():
-                    delivered = True
                 case fx.DeliverEphemeral(message=message):
                     self.ephemeral.append(message)
                     delivered = True
@@ -333,11 +331,10 @@ class ChannelDriver:
                 case fx.Acknowledged() | fx.Expired():
                     delivered = True
                     self.tell(effect)
-                case fx.Logged(outgoing=True) | fx.JoinedAt():
+                case fx.Logged() | fx.JoinedAt():
                     delivered = True
-                case _:
-                    if not isinstance(effect, fx.Change):
-                        self.tell(effect)
+                case fx.Notice():
+                    self.tell(effect)
         if delivered:
             self._change()
         self._wake.set()

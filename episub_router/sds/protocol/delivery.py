@@ -148,8 +148,7 @@ class CausalDelivery:
                 waiting.raw,
                 waiting.origin,
                 missing,
-                outgoing=False,
-                segment=message.segment,
+                message.segment,
             )
         )
         if lamport >= self.repairing.pop(message_id, 0):

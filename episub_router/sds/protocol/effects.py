@@ -58,22 +58,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Logged(Change):
-    """`message_id` enters the log; `outgoing`: it is our own, and in the outgoing buffer."""
+    """`message_id` enters the log."""
 
     message_id: MessageId
     entry: LogEntry
     raw: bytes
     origin: bytes
     missing: tuple[MessageId, ...]
-    outgoing: bool
     segment: Segment | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Settled(Change):
-    """`message_id`, our own, has left the outgoing buffer."""
-
-    message_id: MessageId
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,17 +52,16 @@ class Restored:
     """A channel as it was when we stopped. `log` is its newest part, in total order, which is read
     once and before anything else happens to the store.
 
-    What waited for others is fetched again. `passed`: tombstones of what isn't lost. `outgoing`:
-    the bytes of those of `log` that are ours and still resent. `departed`: by sender, the highest
-    clock of its messages that have left the log. `acks` is as in `AckStored`. `damaged`: messages
-    to be fetched again, each with the clock below which the application has had it. `since` is as
-    in `JoinedAt`, None where that isn't decided.
+    What waited for others is fetched again, and what is ours and isn't acknowledged is resent.
+    `passed`: tombstones of what isn't lost. `departed`: by sender, the highest clock of its
+    messages that have left the log. `acks` is as in `AckStored`. `damaged`: messages to be fetched
+    again, each with the clock below which the application has had it. `since` is as in `JoinedAt`,
+    None where that isn't decided.
     """
 
     clock: int
     floor: Key | None
     log: Iterable[StoredMessage]
-    outgoing: Mapping[MessageId, bytes]
     tombstones: Sequence[MessageId]
     passed: Sequence[MessageId] = ()
     departed: Mapping[SenderId, int] = field(default_factory=dict)

@@ -15,7 +15,6 @@ from episub_router.sds.protocol.effects import (
     Effect,
     Expired,
     Purpose,
-    Settled,
 )
 from episub_router.sds.protocol.group import MEMBERS
 from episub_router.sds.protocol.message import MessageId, SenderId
@@ -100,30 +99,23 @@ class Outgoing:
     def next(self) -> Time:
         return self._timers.deadline
 
-    def add(self, message_id: MessageId, raw: bytes, clock: int, now: Time) -> list[Effect]:
+    def add(self, message_id: MessageId, raw: bytes, clock: int, now: Time) -> None:
         """A new message of our own, just published."""
-        self._track(Own(message_id, clock, raw))
-        self._timers.set(message_id, now + self._period(0))
-        effects: list[Effect] = []
-        if len(self._buffer) > self._params.outgoing_limit:
-            # It stays in the log, where others find it when they compare.
-            self._leave(next(iter(self._buffer.values())), effects)
-        return effects
+        self._resend(self._tracked_as(Own(message_id, clock, raw)), now + self._period(0))
 
     def restore_acks(self, acks: Mapping[SenderId, tuple[int, int]]) -> None:
         """What members had when we stopped."""
         self._acks = dict(acks)
 
-    def restore(self, message_id: MessageId, clock: int, raw: bytes | None, now: Time) -> None:
-        """A message from before a restart; with `raw` where it was still in the buffer, so that it
-        is resent soon."""
-        own = Own(message_id, clock, raw or b"", published=raw is None)
+    def restore(self, message_id: MessageId, clock: int, raw: bytes, now: Time) -> None:
+        """A message from before a restart, which is resent soon where it isn't acknowledged."""
+        own = self._tracked_as(Own(message_id, clock, b""))
         own.acks = len(self.holders(own))
         if own.acks >= self._params.ack_quorum:
-            own.status = AckStatus.ACKNOWLEDGED
-        self._track(own, buffered=raw is not None)
-        if raw is not None:
-            self._timers.set(message_id, now + self._rng.random() * self._params.resend_interval)
+            own.status, own.published = AckStatus.ACKNOWLEDGED, True
+        else:
+            own.raw = raw
+            self._resend(own, now + self._rng.random() * self._params.resend_interval)
 
     def review(self, sender: SenderId, own_seen: int, lacks: int, since: int) -> list[Effect]:
         """`sender` has delivered our messages up to the clock `own_seen`.
@@ -149,7 +141,7 @@ class Outgoing:
                 if own.acks >= self._params.ack_quorum:
                     own.status = AckStatus.ACKNOWLEDGED
                     if own.message_id in self._buffer:
-                        self._leave(own, effects)
+                        self._leave(own)
         return effects
 
     def defer(self, message_id: MessageId, at: Time) -> None:
@@ -171,7 +163,7 @@ class Outgoing:
                 self._timers.set(message_id, now + self._period(0))
             elif own.attempts >= self._params.resend_limit:
                 own.status = AckStatus.EXPIRED
-                self._leave(own, effects)
+                self._leave(own)
                 effects.append(Expired(message_id))
             else:
                 own.attempts += 1
@@ -179,17 +171,23 @@ class Outgoing:
                 effects.append(BroadcastBytes(message_id, own.raw, Purpose.RESEND))
         return effects
 
-    def _track(self, own: Own, *, buffered: bool = True) -> None:
+    def _tracked_as(self, own: Own) -> Own:
         put_last(self._tracked, own.message_id, own, max(TRACKED, self._params.outgoing_limit))
         self.last, self.clock = own.message_id, own.clock
-        if buffered:
-            self._buffer[own.message_id] = own
+        return own
 
-    def _leave(self, own: Own, effects: list[Effect]) -> None:
+    def _resend(self, own: Own, at: Time) -> None:
+        """Into the buffer. What that pushes out stays in the log, where others find it when they
+        compare."""
+        self._buffer[own.message_id] = own
+        self._timers.set(own.message_id, at)
+        if len(self._buffer) > self._params.outgoing_limit:
+            self._leave(next(iter(self._buffer.values())))
+
+    def _leave(self, own: Own) -> None:
         del self._buffer[own.message_id]
         self._timers.cancel(own.message_id)
         own.raw = b""
-        effects.append(Settled(own.message_id))
 
     def _period(self, attempts: int) -> float:
         spread = self._rng.uniform(1 - _JITTER, 1 + _JITTER)

@@ -186,10 +186,10 @@ class Participant:
         self._dialect.delivered(new_id)
         effects: list[Effect] = [
             fx.ClockSet(lamport),
-            fx.Logged(new_id, entry, raw, self._prove(raw), (), True, segment),
+            fx.Logged(new_id, entry, raw, self._prove(raw), (), segment),
             fx.BroadcastBytes(new_id, raw, Purpose.CONTENT),
         ]
-        effects += self.outgoing.add(new_id, raw, lamport, now)
+        self.outgoing.add(new_id, raw, lamport, now)
         effects += self._delivery.evict()
         self.sync.sent(self.group.count(now), now, content=True)
         return new_id, effects
@@ -612,7 +612,7 @@ class Participant:
         self._delivery.repairing = dict(restored.damaged)
         self.outgoing.restore_acks(restored.acks)
         for stored in restored.log:
-            self._restore_logged(stored, restored.outgoing.get(stored.key[1]), now)
+            self._restore_logged(stored, now)
         if restored.since is not None or len(self.log):
             self._joining.restore(restored.since or 0)
         self.log.floor = max(filter(None, (restored.floor, self.log.floor)), default=None)
@@ -626,7 +626,7 @@ class Participant:
         if len(self.log):
             self.sync.start(now)
 
-    def _restore_logged(self, stored: StoredMessage, unsettled: bytes | None, now: Time) -> None:
+    def _restore_logged(self, stored: StoredMessage, now: Time) -> None:
         """The messages of our log come in its order, so that each comes after its ancestors."""
         (lamport, message_id), message = stored.key, self._codec.decode(stored.raw, stored.key[0])
         sender = message.sender_id or stored.sender_id
@@ -636,4 +636,4 @@ class Participant:
         self.snapshots.note(replace(message, sender_id=sender, message_id=message_id))
         self.log.add(message_id, entry, history, head=True)
         if sender == self.me:
-            self.outgoing.restore(message_id, lamport, unsettled, now)
+            self.outgoing.restore(message_id, lamport, stored.raw, now)

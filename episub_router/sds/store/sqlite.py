@@ -112,12 +112,10 @@ class SqliteStore:
         if below is not None:
             key: Key = (below[0] + SIGN, below[1])
             floor = key if floor is None else max(floor, key)
-        outgoing = db.execute(f"SELECT id, raw {logged} AND outgoing = 1", (channel_id,)).fetchall()
         return Restored(
             clock=clock + SIGN,
             floor=floor,
             log=self._log(channel_id, below or (-SIGN, "")),
-            outgoing=dict(outgoing),
             tombstones=[n for k, n, _, _ in notes if k == "lost"],
             passed=[n for k, n, _, _ in notes if k == "passed"],
             departed={n: low + SIGN for k, n, low, _ in notes if k == "departed"},
@@ -210,27 +208,20 @@ class SqliteStore:
                 )
                 segment = change.segment
                 inserted = db.execute(
-                    f"INSERT OR IGNORE INTO message (n, {_READ}, outgoing, received_at, segment, "
-                    "part) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    f"INSERT OR IGNORE INTO message (n, {_READ}, received_at, segment, part) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         _repaired(db, channel, row[1], message_id),
                         *row,
                         _message_sum(row),
-                        int(change.outgoing),
                         now,
                         segment.of if segment else None,
                         segment.index if segment else None,
                     ),
                 )
                 self._counted(channel, inserted.rowcount)
-                if not change.outgoing:
-                    db.execute(
-                        "DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?",
-                        (channel, message_id),
-                    )
-            case fx.Settled(message_id=message_id):
                 db.execute(
-                    "UPDATE message SET outgoing = 0 WHERE channel = ? AND id = ?",
+                    "DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?",
                     (channel, message_id),
                 )
             case fx.Tombstone(message_id=message_id, lost=lost):
@@ -240,9 +231,10 @@ class SqliteStore:
                 if since:
                     self._forget(db, channel, since)
             case fx.SnapshotKept(until=until, digest=digest, state=state):
-                row = (channel, until - SIGN, digest, state, change.arrival)
+                kept = (channel, until - SIGN, digest, state, change.arrival)
                 db.execute(
-                    "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?, ?)", (*row, _sum(*row))
+                    "INSERT OR REPLACE INTO snapshot VALUES (?, ?, ?, ?, ?, ?)",
+                    (*kept, _sum(*kept)),
                 )
                 db.execute(
                     "DELETE FROM snapshot WHERE channel = ? AND until < (SELECT until FROM "
@@ -304,41 +296,46 @@ class SqliteStore:
         return [StoredMessage(key, b"", b"") for key in keys[:items]], len(keys) > items
 
     def following(
-        self, channel_id: str, place: Key | None, arrival: int, limit: int
-    ) -> Following | None:
+        self, channel_id: str, place: Key | None, arrival: int, limit: int, but: SenderId = ""
+    ) -> Following:
         """What follows for a reader of the total order that has had everything up to `place`, as
-        far as it had arrived with the number `arrival`. None where nothing does.
+        far as it had arrived with the number `arrival`.
 
         What arrived later than that, and belongs before `place`, comes first. Otherwise the next
-        message after `place`, if its clock is at most `limit`.
+        message after `place`, if its clock is at most `limit`. `but`: whose aren't wanted.
         """
         at = (-SIGN, "") if place is None else (place[0] - SIGN, place[1])
+        until = min(limit, MAX_LAMPORT) - SIGN
         # By the number of its arrival, of which few are new; no index of places is of use.
         late = self._found(
             "message NOT INDEXED WHERE channel = ? AND n > ? AND (lamport, id) <= (?, ?) "
-            "ORDER BY n LIMIT 1",
-            (channel_id, arrival, *at),
+            "AND sender != ? ORDER BY n LIMIT 1",
+            (channel_id, arrival, *at, but),
         )
         row = late or self._found(
             "message WHERE channel = ? AND (lamport, id) > (?, ?) AND lamport <= ? "
-            "ORDER BY lamport, id LIMIT 1",
-            (channel_id, *at, min(limit, MAX_LAMPORT) - SIGN),
+            "AND sender != ? ORDER BY lamport, id LIMIT 1",
+            (channel_id, *at, until, but),
         )
-        if row is None:
-            return None
         with named_errors(self.path):
             newest, *gone = self._db.execute(
                 "SELECT (SELECT max(n) FROM message), gone_lamport, gone_id FROM channel "
                 "WHERE id = ?",
                 (channel_id,),
             ).fetchone()
-        return Following(
-            StoredMessage((row[2] + SIGN, row[3]), row[5], row[6], row[4]),
-            late=late is not None,
-            arrival=row[0] if late else newest,
-            missing=tuple(json.loads(row[7])),
-            gone=_key(*gone),
-        )
+            if row is None:
+                last = self._db.execute(
+                    "SELECT lamport, id FROM message WHERE channel = ? AND lamport <= ? "
+                    "ORDER BY lamport DESC, id DESC LIMIT 1",
+                    (channel_id, until),
+                ).fetchone()
+                end = max((last[0] + SIGN, last[1]), place or (-1, "")) if last else place
+                return Following(None, end, newest or 0, _key(*gone))
+        stored = StoredMessage((row[2] + SIGN, row[3]), row[5], row[6], row[4])
+        missing = tuple(json.loads(row[7]))
+        if late:
+            return Following(stored, place, late[0], _key(*gone), late=True, missing=missing)
+        return Following(stored, stored.key, newest, _key(*gone), missing=missing)
 
     def _found(self, what: str, values: Sequence[str | int]) -> tuple[Any, ...] | None:
         """The first row of a query, behind the number with which it arrived."""

@@ -23,11 +23,10 @@ CREATE TABLE message (
   n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, lamport INTEGER NOT NULL,
   id TEXT NOT NULL, sender TEXT NOT NULL,
   raw BLOB NOT NULL, origin BLOB NOT NULL, missing TEXT NOT NULL, sum BLOB NOT NULL,
-  outgoing INTEGER NOT NULL, received_at REAL NOT NULL, segment BLOB, part INTEGER,
+  received_at REAL NOT NULL, segment BLOB, part INTEGER,
   UNIQUE (channel, id)
 ) STRICT;
 CREATE INDEX message_order ON message (channel, lamport, id);
-CREATE INDEX message_outgoing ON message (channel, lamport) WHERE outgoing = 1;
 CREATE INDEX message_age ON message (received_at);
 CREATE INDEX message_segment ON message (channel, sender, segment, lamport, id, part)
   WHERE segment IS NOT NULL;

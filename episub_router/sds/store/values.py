@@ -43,17 +43,19 @@ class SegmentPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A message of the total order; `late`: it comes after others that belong behind it.
+    """A message of the total order, or None; `late`: it comes after others that belong behind it.
 
-    `arrival`: how far the reader has had what arrived, once it has had this. `missing`: what it
-    refers to and was given up. `gone`: up to there others have left the log.
+    Once a reader has had it, it has had everything up to `place`, as far as it had come with the
+    number `arrival`. `missing`: what it refers to and was given up. `gone`: up to there others have
+    left the log.
     """
 
-    stored: StoredMessage
-    late: bool
+    stored: StoredMessage | None
+    place: Key | None
     arrival: int
-    missing: tuple[MessageId, ...]
     gone: Key | None
+    late: bool = False
+    missing: tuple[MessageId, ...] = ()
 
 
 def first_that_fit(
