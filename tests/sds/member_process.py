@@ -19,15 +19,8 @@ from multiaddr import Multiaddr
 from episub_router import EpisubRouter
 from episub_router.cli.arguments import add_host_arguments
 from episub_router.cli.host import running_pubsub
-from episub_router.sds import SdsChannel, SdsParams, SqliteStore
+from episub_router.sds import SdsChannel, SqliteStore
 from tests.hosts import bounded_gossipsub
-
-PARAMS = SdsParams(
-    resend_interval=2.0,
-    heads_interval=10.0,
-    sync_interval=20.0,
-    confirm_delay=1.0,
-)
 
 
 def say(**event: object) -> None:
@@ -86,7 +79,7 @@ async def main(arguments: list[str]) -> None:
     router = EpisubRouter() if args.router == "episub" else bounded_gossipsub(PROTOCOL_ID_V11)
     async with (
         running_pubsub(args, router) as pubsub,
-        SdsChannel(pubsub, "twenty", store=store, params=PARAMS) as channel,
+        SdsChannel(pubsub, "twenty", store=store) as channel,
         trio.open_nursery() as nursery,
     ):
         (address,) = pubsub.host.get_addrs()

@@ -146,9 +146,9 @@ async def test_all_have_everything_once_in_one_order(router: str, tmp_path: Path
                 await kill_at[n].kill()
                 down[kill_at[n]] = n + 15
             for member in [m for m, until in down.items() if until == n]:
-                del down[member]
                 await member.start()
                 await dial(member, rng.sample([m for m in members if m not in down], 3))
+                del down[member]
             speaker = rng.choice([m for m in members if m not in down])
             await speaker.send(f"message-{n}")
         everything = {i for m in members for i in m.sent}
