@@ -33,6 +33,8 @@ COOKBOOK = Path(__file__).parents[2] / "docs" / "simulator.md"
 
 pytestmark = pytest.mark.sim
 
+NODES = 14
+
 
 def parse(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="episub")
@@ -46,7 +48,7 @@ def call(*words: str) -> int:
 
 
 def small(*words: str) -> list[str]:
-    return [*words, "--nodes", "30", "--messages", "5"]
+    return [*words, "--nodes", str(NODES), "--messages", "5"]
 
 
 def test_list(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,8 +69,8 @@ def test_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 def test_phases_of_each_variant(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(*small("run", "bursts", "--variant", "uniform", "--phases")) == 0
     out = capsys.readouterr().out
-    assert "bursts: 30 nodes, 15 messages: episub, uniform" in out
-    assert "bursts: 30 nodes, 15 messages: gossipsub, uniform" in out
+    assert f"bursts: {NODES} nodes, 15 messages: episub, uniform" in out
+    assert f"bursts: {NODES} nodes, 15 messages: gossipsub, uniform" in out
     assert len(re.findall(r"another source.*bursts", out)) == 2
 
 
@@ -85,7 +87,7 @@ def test_a_table_of_variants_has_all_their_phases_in_80_columns(
         assert all(phase.name in table for phase in scenario.phases)
     assert "…" not in table
     assert max(map(len, table.splitlines())) <= 80
-    assert table.splitlines()[0].startswith("bursts: 30 nodes, ")
+    assert table.splitlines()[0].startswith(f"bursts: {NODES} nodes, ")
 
 
 def test_published_figures_stand_beside_runs_of_their_size_only(
@@ -177,7 +179,7 @@ def test_run_writes_summary_plots_and_trace(
 
     events = Counter(table["event"].to_pylist())
     assert events["publishMessage"] == 5
-    assert events["deliverMessage"] == 5 * 30
+    assert events["deliverMessage"] == 5 * NODES
     sent: Counter[str] = Counter()
     control_bytes = payload_bytes = 0
     for row in table.filter(pc.field("event") == "sendRPC").to_pylist():
@@ -226,7 +228,7 @@ def test_other_routers_are_traced_too(router: str, tmp_path: Path) -> None:
     ]
     assert call(*small("run", "scale", *options)) == 0
     table = pq.read_table(tmp_path / "trace-1.parquet")
-    assert table.filter(pc.field("event") == "deliverMessage").num_rows == 5 * 30
+    assert table.filter(pc.field("event") == "deliverMessage").num_rows == 5 * NODES
 
 
 def test_plots_are_the_same_every_time(tmp_path: Path) -> None:
@@ -317,7 +319,7 @@ def test_the_cookbook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for command in commands:
         arguments = parse(*shlex.split(command)[2:])
         if arguments.sim_command in ("run", "warm", "attack"):
-            arguments.nodes = 16
+            arguments.nodes = 10
         if arguments.sim_command == "attack":
             arguments.runs = 2
         if arguments.sim_command == "run":
@@ -325,5 +327,5 @@ def test_the_cookbook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             arguments.seeds = 1
             arguments.processes = 1
             if not arguments.variant:
-                arguments.variant = list(loading.load(arguments.scenario).scenarios())[:2]
+                arguments.variant = list(loading.load(arguments.scenario).scenarios())[:1]
         assert arguments.run(arguments) == 0, command

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 SCENARIO = """
 name = "everything"
 [network]
-nodes = 60
+nodes = 40
 jitter = 0.2
 loss = 0.02
 uplink = 20.0

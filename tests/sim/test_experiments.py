@@ -42,7 +42,8 @@ def phase(summary: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_plumtree_redundancy() -> None:
-    summary = one("plumtree-redundancy", network__nodes=200, traffic__messages=6)
+    small = {"network__nodes": 200, "join__over": 10.0, "traffic__messages": 6}
+    summary = one("plumtree-redundancy", traffic__start=60.0, **small)
     (only,) = summary["phases"]
     nodes, degree = 200, only["overlay"]["degree_mean"]
     flood = nodes * degree / (nodes - 1) - 2  # d - 2, for a finite network
@@ -54,7 +55,8 @@ def test_plumtree_redundancy() -> None:
 
 
 def test_hyparview_overlay() -> None:
-    summary = one("hyparview-overlay", network__nodes=150, traffic__messages=2)
+    small = {"network__nodes": 150, "join__over": 30.0, "traffic__messages": 2}
+    summary = one("hyparview-overlay", traffic__start=240.0, **small)
     overlay = summary["phases"][0]["overlay"]
     assert overlay["components"] == 1
     assert overlay["symmetry"] == 1.0
@@ -86,7 +88,9 @@ def test_hyparview_failures(variant: str, floor: float) -> None:
 
 
 def test_headline() -> None:
-    made = runs("headline", only="uniform, one", network__nodes=80, traffic__messages=30)
+    steady = {"traffic__start": 60.0, "phases__0__start": 60.0, "phases__1__start": 65.0}
+    small = {"network__nodes": 80, "traffic__messages": 30}
+    made = runs("headline", only="uniform, one", **small, **steady)
     episub, gossipsub = (phase(summary, "steady") for summary in made.values())
     assert episub["reliability"] == gossipsub["reliability"] == 1.0
     assert episub["payloads_per_delivery"] <= 1.05
@@ -101,7 +105,9 @@ def test_views_come_to_rest_at_their_size_after_a_join_storm() -> None:
 
 
 def test_proximity() -> None:
-    made = runs("proximity", network__nodes=150, traffic__messages=4)
+    small = {"network__nodes": 150, "traffic__messages": 4}
+    sooner = {"traffic__start": 150.0, "phases__0__start": 150.0, "phases__1__start": 150.25}
+    made = runs("proximity", **small, **sooner)
     near, random = (phase(summary, "first message") for summary in made.values())
     assert near["overlay"]["near_proximity_ratio"] < 0.5
     assert near["latency"]["mean"] < 0.8 * random["latency"]["mean"]
@@ -147,7 +153,9 @@ def test_few_copies_cross_between_sites(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_multi_source() -> None:
-    made = runs("multi-source", only="5 sources", network__nodes=60, traffic__messages=70)
+    small = {"network__nodes": 30, "traffic__messages": 50}
+    sooner = {"traffic__start": 30.0, "phases__0__start": 30.0, "phases__1__start": 45.0}
+    made = runs("multi-source", only="5 sources", **small, **sooner)
     without = phase(made["5 sources, threshold off"], "steady")
     assert without["reliability"] == 1.0
     assert without["flutter"] < 10.0  # near links that change, no swaps: those make hundreds

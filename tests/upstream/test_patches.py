@@ -56,22 +56,29 @@ def test_there_is_a_patch_for_each_hook() -> None:
     assert {hook_of(patch) for patch in PATCHES} == {*NAMED, *MENDED}
 
 
-@pytest.mark.parametrize(
-    "patch", [p for p in PATCHES if hook_of(p) in NAMED], ids=lambda patch: patch.stem
-)
-def test_a_hook_takes_the_place_of_the_private_name(patch: Path, tmp_path: Path) -> None:
-    hook = hook_of(patch)
-    where, private = NAMED[hook]
-    module, _, owner = where.partition(":")
-    code = f"""
-import {module} as module
+_CHECK = """
+import sys
+from importlib import import_module
 from episub_router.fallback.sending import MessageSender
 from episub_router.pubsub import ResilientPubsub
-ours = dict(GossipSub=MessageSender, Pubsub=ResilientPubsub).get({owner!r}, module.{owner})
-assert {hook!r} in vars(module.{owner})
-assert not [c for c in ours.__mro__ if {private!r} in vars(c) and c is not module.{owner}]
+
+for named in sys.argv[1:]:
+    hook, private, module, owner = named.split(":")
+    theirs = getattr(import_module(module), owner)
+    ours = dict(GossipSub=MessageSender, Pubsub=ResilientPubsub).get(owner, theirs)
+    assert hook in vars(theirs), named
+    assert not [c for c in ours.__mro__ if private in vars(c) and c is not theirs], named
 """
-    run([sys.executable, "-c", code], patched(tmp_path, patch))
+
+
+def test_each_hook_takes_the_place_of_its_private_name(tmp_path: Path) -> None:
+    """Each patch applies by itself, too."""
+    for patch in PATCHES:
+        (alone := tmp_path / patch.stem).mkdir()
+        patched(alone, patch)
+    (together := tmp_path / "together").mkdir()
+    named = [f"{hook}:{private}:{where}" for hook, (where, private) in NAMED.items()]
+    run([sys.executable, "-c", _CHECK, *named], patched(together, *PATCHES))
 
 
 def test_streams_and_messages_with_all_hooks(tmp_path: Path) -> None:
