@@ -36,7 +36,7 @@ from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import HistoryEntry, Message, ReceivedMessage, Way
 from episub_router.sds.wire.codec import Codec
 from tests.hosts import PATIENCE, connect_all, eventually, running_nodes
-from tests.sds.test_channel import QUICK, TOPIC, channels, flood, next_of, subscribed
+from tests.sds.test_channel import QUICK, TOPIC, channels, connected, flood, next_of, subscribed
 
 
 class Sealed:
@@ -179,8 +179,7 @@ async def test_what_comes_late_is_announced_or_waited_for(monkeypatch: pytest.Mo
 
 
 async def test_a_stream_is_one_order_for_all_and_goes_on_at_its_cursor() -> None:
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
+    async with connected(2) as nodes:
         async with channels(nodes) as (one, two):
             await subscribed(*nodes)
             for n in range(3):
@@ -225,21 +224,19 @@ async def test_a_members_store_keeps_by_number_age_and_size(
 ) -> None:
     store = MemoryStore() if kind is MemoryStore else SqliteStore(tmp_path / "two.db")
     store.retention = Retention(None, None, max_messages=4, interval=0.05)
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with channels(nodes[:1]) as (one,):
-            for n in range(10):
-                await one.send(b"%d" % n)
-            async with SdsChannel(nodes[1].pubsub, TOPIC, params=QUICK, store=store) as two:
-                await eventually(lambda: two.stats["purged"] == 6)
-                assert [m.content for m in await two.history()] == [b"6", b"7", b"8", b"9"]
-                got = [(await next_of(two)).content for _ in range(4)]
-                assert got == [b"%d" % n for n in range(6, 10)]
-                store.retention = Retention(None, 1, interval=0.05)
-                await eventually(lambda: two.stats["purged"] >= 9)
-                assert len(two.log) <= 1
-                await one.send(b"more")
-                assert (await next_of(two)).content == b"more"
+    async with connected(2) as nodes, channels(nodes[:1]) as (one,):
+        for n in range(10):
+            await one.send(b"%d" % n)
+        async with SdsChannel(nodes[1].pubsub, TOPIC, params=QUICK, store=store) as two:
+            await eventually(lambda: two.stats["purged"] == 6)
+            assert [m.content for m in await two.history()] == [b"6", b"7", b"8", b"9"]
+            got = [(await next_of(two)).content for _ in range(4)]
+            assert got == [b"%d" % n for n in range(6, 10)]
+            store.retention = Retention(None, 1, interval=0.05)
+            await eventually(lambda: two.stats["purged"] >= 9)
+            assert len(two.log) <= 1
+            await one.send(b"more")
+            assert (await next_of(two)).content == b"more"
     store.close()
 
 
@@ -280,34 +277,32 @@ def test_a_sealed_content_is_bound_to_its_place() -> None:
 async def test_a_newcomer_begins_with_a_snapshot_and_streams_what_follows() -> None:
     """With a cipher: who hands it out may be somebody without the key."""
     key = bytes(32)
-    async with running_nodes(3, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1]), (nodes[0], nodes[2]), (nodes[1], nodes[2])])
-        async with channels(nodes[:2], cipher=Sealed(key)) as (one, two):
-            await subscribed(*nodes[:2])
-            for n in range(4):
-                await (await (one, two)[n % 2].send(b"%d" % n)).acknowledged()
-            until = one.log[-1].clock
-            with pytest.raises(ValueError, match="content"):
-                await one.give_snapshot(b"", until)
-            with pytest.raises(ValueError, match="has been said"):
-                await one.give_snapshot(b"0123", until + 10**9)
-            for each in (one, two):
-                await each.give_snapshot(b"0123", until)
-            await eventually(lambda: len(one.log) == len(two.log) == 6)
-            last = await one.send(b"4")
-            await last.acknowledged()
-            assert await one.forget(signers=3) == 0
-            assert await one.forget(signers=2) == until
-            assert [item.clock > until for item in one.log] == [True] * 3
-            async with channels(nodes[2:], cipher=Sealed(key), join_snapshot=2) as (three,):
-                snapshot = await three.snapshot(PATIENCE)
-                assert (snapshot.state, snapshot.until) == (b"0123", until)
-                with trio.fail_after(PATIENCE):
-                    async for message in three.stream(after=snapshot.cursor):
-                        assert (message.id, message.content) == (last.id, b"4")
-                        break
-                await eventually(lambda: len(three.log) == 3)
-                assert set(three.members) == {one.sender_id, two.sender_id}
+    async with connected(3) as nodes, channels(nodes[:2], cipher=Sealed(key)) as (one, two):
+        await subscribed(*nodes[:2])
+        for n in range(4):
+            await (await (one, two)[n % 2].send(b"%d" % n)).acknowledged()
+        until = one.log[-1].clock
+        with pytest.raises(ValueError, match="content"):
+            await one.give_snapshot(b"", until)
+        with pytest.raises(ValueError, match="has been said"):
+            await one.give_snapshot(b"0123", until + 10**9)
+        for each in (one, two):
+            await each.give_snapshot(b"0123", until)
+        await eventually(lambda: len(one.log) == len(two.log) == 6)
+        last = await one.send(b"4")
+        await last.acknowledged()
+        assert await one.forget(signers=3) == 0
+        assert await one.forget(signers=2) == until
+        assert [item.clock > until for item in one.log] == [True] * 3
+        async with channels(nodes[2:], cipher=Sealed(key), join_snapshot=2) as (three,):
+            snapshot = await three.snapshot(PATIENCE)
+            assert (snapshot.state, snapshot.until) == (b"0123", until)
+            with trio.fail_after(PATIENCE):
+                async for message in three.stream(after=snapshot.cursor):
+                    assert (message.id, message.content) == (last.id, b"4")
+                    break
+            await eventually(lambda: len(three.log) == 3)
+            assert set(three.members) == {one.sender_id, two.sender_id}
 
 
 async def test_who_gave_a_snapshot_streams_what_follows_it() -> None:
@@ -339,13 +334,12 @@ async def test_what_comes_while_a_snapshot_is_made_is_late_after_it() -> None:
 @asynccontextmanager
 async def sender_and_reader(store: SqliteStore) -> AsyncIterator[tuple[SdsChannel, SdsChannel]]:
     """Two members that are connected; `store` is the second one's."""
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with (
-            channels(nodes[:1]) as (one,),
-            channels(nodes[1:], store=store) as (two,),
-        ):
-            yield one, two
+    async with (
+        connected(2) as nodes,
+        channels(nodes[:1]) as (one,),
+        channels(nodes[1:], store=store) as (two,),
+    ):
+        yield one, two
 
 
 async def test_a_stream_takes_nothing_from_who_reads_more_slowly() -> None:

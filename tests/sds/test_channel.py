@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -71,6 +72,14 @@ def flood() -> FloodSub:
 
 
 @asynccontextmanager
+async def connected(count: int) -> AsyncIterator[list[Node]]:
+    """Hosts, each connected with each."""
+    async with running_nodes(count, router=flood) as nodes:
+        await connect_all([*combinations(nodes, 2)])
+        yield nodes
+
+
+@asynccontextmanager
 async def channels(
     nodes: list[Node], params: SdsParams = QUICK, **options: object
 ) -> AsyncIterator[list[SdsChannel]]:
@@ -96,9 +105,8 @@ async def subscribed(*nodes: Node) -> None:
 
 
 async def test_messages_receipts_and_one_order() -> None:
-    async with running_nodes(3, router=flood) as nodes:
+    async with connected(3) as nodes:
         a, b, c = nodes
-        await connect_all([(a, b), (b, c), (a, c)])
         async with channels(nodes) as (one, two, three):
             await subscribed(*nodes)
             receipt = await one.send(b"hello")
@@ -127,14 +135,12 @@ async def test_messages_receipts_and_one_order() -> None:
 
 
 async def test_ephemeral_messages_pass_at_once_and_leave_nothing() -> None:
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with channels(nodes) as (one, two):
-            await subscribed(*nodes)
-            await one.send_ephemeral(b"typing")
-            heard = await next_of(two)
-            assert (heard.content, heard.ephemeral, heard.cursor) == (b"typing", True, "")
-            assert two.log == one.log == ()
+    async with connected(2) as nodes, channels(nodes) as (one, two):
+        await subscribed(*nodes)
+        await one.send_ephemeral(b"typing")
+        heard = await next_of(two)
+        assert (heard.content, heard.ephemeral, heard.cursor) == (b"typing", True, "")
+        assert two.log == one.log == ()
 
 
 async def test_a_newcomer_gets_the_history_without_traffic() -> None:
@@ -147,21 +153,20 @@ async def test_a_newcomer_gets_the_history_without_traffic() -> None:
 
 
 async def test_channels_of_one_topic_are_apart() -> None:
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with (
-            channels(nodes, channel_id="x") as (x1, x2),
-            channels(nodes, channel_id="y") as (y1, y2),
-        ):
-            await subscribed(*nodes)
-            await y1.send(b"in y")
-            await x1.send(b"in x")
-            assert (await next_of(x2)).content == b"in x"
-            assert (await next_of(y2)).content == b"in y"
-            with pytest.raises(ValueError, match="open already"):
-                async with SdsChannel(nodes[0].pubsub, TOPIC, channel_id="x"):
-                    pass
-            assert len(x1.log) == len(y1.log) == 1
+    async with (
+        connected(2) as nodes,
+        channels(nodes, channel_id="x") as (x1, x2),
+        channels(nodes, channel_id="y") as (y1, y2),
+    ):
+        await subscribed(*nodes)
+        await y1.send(b"in y")
+        await x1.send(b"in x")
+        assert (await next_of(x2)).content == b"in x"
+        assert (await next_of(y2)).content == b"in y"
+        with pytest.raises(ValueError, match="open already"):
+            async with SdsChannel(nodes[0].pubsub, TOPIC, channel_id="x"):
+                pass
+        assert len(x1.log) == len(y1.log) == 1
 
 
 async def test_the_topic_is_read_on_when_the_first_channel_closes() -> None:
@@ -201,8 +206,7 @@ async def test_content_addressed_pubsub_is_refused() -> None:
 
 
 async def test_state_survives_and_what_was_done_with_does_not_come_again(tmp_path: Path) -> None:
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
+    async with connected(2) as nodes:
         store = SqliteStore(tmp_path / "two.db")
         async with channels(nodes[:1]) as (one,):
             async with SdsChannel(nodes[1].pubsub, TOPIC, params=QUICK, store=store) as two:
@@ -231,8 +235,7 @@ async def test_state_survives_and_what_was_done_with_does_not_come_again(tmp_pat
 
 
 async def test_events_tell_of_missing_lost_and_found() -> None:
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
+    async with connected(2) as nodes:
         params = SdsParams(lost_after=0.5)
         async with channels(nodes, params) as (_, two), trio.open_nursery() as nursery:
             await subscribed(*nodes)
@@ -258,9 +261,8 @@ async def test_events_tell_of_missing_lost_and_found() -> None:
 
 
 async def test_nobody_speaks_for_another_sender() -> None:
-    async with running_nodes(3, router=flood) as nodes:
+    async with connected(3) as nodes:
         a, b, c = nodes
-        await connect_all([(a, b), (b, c), (a, c)])
         async with channels([a, b]) as (one, two):
             await subscribed(a, b)
             receipt = await one.send(b"real")
@@ -276,9 +278,8 @@ async def test_nobody_speaks_for_another_sender() -> None:
 
 async def test_requests_that_are_given_up_leave_the_connection_as_it_was() -> None:
     """A write of py-libp2p that is cancelled would end the connection for all that uses it."""
-    async with running_nodes(2, router=flood) as nodes:
+    async with connected(2) as nodes:
         a, b = nodes
-        await connect_all([(a, b)])
         async with channels([a]):
             whole = RangeHash(None, None, 0, b"")
             request = Request(TOPIC, "0", fx.AskCompare("", bytes(16), (whole,)))
@@ -304,9 +305,8 @@ async def test_requests_that_are_given_up_leave_the_connection_as_it_was() -> No
 
 async def test_a_forged_repair_is_dropped_though_a_proven_message_names_its_hash() -> None:
     """c speaks for itself and for b: its own message names what b is said to have written."""
-    async with running_nodes(3, router=flood) as nodes:
+    async with connected(3) as nodes:
         a, b, c = nodes
-        await connect_all([(a, b), (b, c), (a, c)])
         params = replace(QUICK, lost_after=1.0)
         async with channels([a], params) as (one,):
             await c.pubsub.subscribe(TOPIC)
@@ -645,8 +645,7 @@ async def test_what_leaves_the_log_unread_is_told_of() -> None:
 
 async def test_a_full_disk_refuses_to_send_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     """Each send that failed took 7 to 14 s, in which all was loaded again."""
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
+    async with connected(2) as nodes:
         store = SqliteStore(tmp_path / "one.db")
         async with (
             SdsChannel(nodes[0].pubsub, TOPIC, params=QUICK, store=store) as one,
@@ -709,14 +708,12 @@ async def test_receipts_fail_and_survive_and_are_drained(
 
 async def test_expiry_is_told_to_those_who_wait() -> None:
     params = replace(QUICK, resend_interval=0.1, resend_limit=1)
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with channels(nodes[:1], params) as (one,):
-            await nodes[1].pubsub.subscribe(TOPIC)  # somebody is there, and knows no SDS
-            await subscribed(*nodes)
-            receipt = await one.send(b"nobody answers")
-            with trio.fail_after(PATIENCE), pytest.raises(NotAcknowledgedError, match="resent"):
-                await receipt.acknowledged()
+    async with connected(2) as nodes, channels(nodes[:1], params) as (one,):
+        await nodes[1].pubsub.subscribe(TOPIC)  # somebody is there, and knows no SDS
+        await subscribed(*nodes)
+        receipt = await one.send(b"nobody answers")
+        with trio.fail_after(PATIENCE), pytest.raises(NotAcknowledgedError, match="resent"):
+            await receipt.acknowledged()
 
 
 async def test_nobody_waits_for_a_message_that_is_tracked_no_more(
@@ -774,19 +771,21 @@ def written_by(
 async def test_of_many_sends_at_once_all_wait_for_their_room() -> None:
     """Of a thousand, 488 saw room before the first was stored, and left the buffer unsent."""
     params = replace(QUICK, outgoing_limit=5, resend_interval=PATIENCE)
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with channels(nodes[:1], params) as (one,), trio.open_nursery() as nursery:
-            await nodes[1].pubsub.subscribe(TOPIC)
-            await subscribed(*nodes)
-            data, _ = written_by(nodes[1], b"I acknowledge nothing")
-            await nodes[1].pubsub.publish(TOPIC, data)
-            await next_of(one)
-            for n in range(20):
-                nursery.start_soon(one.send, b"%d" % n)
-            await trio.testing.wait_all_tasks_blocked()
-            assert len(one.log) == 1 + 5
-            nursery.cancel_scope.cancel()
+    async with (
+        connected(2) as nodes,
+        channels(nodes[:1], params) as (one,),
+        trio.open_nursery() as nursery,
+    ):
+        await nodes[1].pubsub.subscribe(TOPIC)
+        await subscribed(*nodes)
+        data, _ = written_by(nodes[1], b"I acknowledge nothing")
+        await nodes[1].pubsub.publish(TOPIC, data)
+        await next_of(one)
+        for n in range(20):
+            nursery.start_soon(one.send, b"%d" % n)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(one.log) == 1 + 5
+        nursery.cancel_scope.cancel()
 
 
 async def test_leaving_under_a_cancellation_from_outside_ends_quietly() -> None:
@@ -804,20 +803,17 @@ async def test_leaving_under_a_cancellation_from_outside_ends_quietly() -> None:
 
 
 async def test_what_is_sent_before_leaving_is_published() -> None:
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with channels(nodes[1:]) as (two,):
-            async with channels(nodes[:1]) as (one,):
-                await subscribed(*nodes)
-                for n in range(20):  # as many as py-libp2p queues
-                    await one.send(b"%d" % n)
-            await eventually(lambda: len(two.log) == 20)
+    async with connected(2) as nodes, channels(nodes[1:]) as (two,):
+        async with channels(nodes[:1]) as (one,):
+            await subscribed(*nodes)
+            for n in range(20):  # as many as py-libp2p queues
+                await one.send(b"%d" % n)
+        await eventually(lambda: len(two.log) == 20)
 
 
 async def test_hostile_streams_hurt_nobody_else(tmp_path: Path) -> None:
-    async with running_nodes(2, router=flood) as nodes:
+    async with connected(2) as nodes:
         a, b = nodes
-        await connect_all([(a, b)])
         async with channels([a]) as (one,):
             await one.send(b"x")
             for data in (b"\xff" * 20, b"\x05\xff\xff\xff\xff\xff", b"\x02\x0a", b"\x00"):

@@ -21,7 +21,7 @@ from episub_router.sds.store.values import SegmentPlace
 from episub_router.sds.wire.codec import Codec, read_segment, write_segment
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 from tests.sds.test_application import Sealed, elsewhere, unreadable
-from tests.sds.test_channel import QUICK, TOPIC, channels, flood, next_of, subscribed
+from tests.sds.test_channel import QUICK, TOPIC, channels, connected, flood, next_of, subscribed
 
 SMALL = replace(QUICK, max_message=64 * 1024, max_content=600_000, pull_timeout=20.0)
 CONTENT = bytes(range(256)) * 2000
@@ -45,8 +45,7 @@ async def publish(node: Node, *messages: bytes) -> None:
 
 
 async def test_a_large_content_comes_once_at_its_place(tmp_path: Path) -> None:
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
+    async with connected(2) as nodes:
         cipher = Sealed(bytes(32))
         store = SqliteStore(tmp_path / "two.db")
         async with (
@@ -131,8 +130,7 @@ async def test_segments_may_come_in_any_order_and_any_time(tmp_path: Path) -> No
     ]
     random.Random(3).shuffle(sent)
     got: list[bytes] = []
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
+    async with connected(2) as nodes:
         await nodes[1].pubsub.subscribe(TOPIC)
         for begin, end in ((0, 9), (9, len(sent))):
             store = SqliteStore(tmp_path / "one.db")
@@ -176,38 +174,37 @@ def test_segments_that_were_sent_together(parts: list[int], at: int, found: list
 
 async def test_hostile_segments_make_no_content() -> None:
     whole = b"what was said"
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with (
-            channels(nodes[:1], bind_sender=False, interop=Interop()) as (one,),
-            trio.open_nursery() as nursery,
-        ):
-            found: list[ContentUnreadable] = []
-            nursery.start_soon(unreadable, one, found)
-            await nodes[1].pubsub.subscribe(TOPIC)
-            await subscribed(*nodes)
-            await publish(
-                nodes[1],
-                part(whole[:5], 0, 2, whole, 1),
-                part(whole[5:], 1, 2, whole, 2, sender_id="another"),  # not the same sender's
-                part(b"other", 0, 2, whole, 0),  # of another sending
-                part(whole[5:], 1, 3, whole, 4),  # of another count
-                part(b"forged", 0, 2, b"a hash of this", 5),
-                part(b"forged", 1, 2, b"a hash of this", 6),
-                part(b"short", 0, 1, b"longer than that", 7),
-                part(b"the end only", 255, 256, b"nobody has the rest", 8),
-                part(b"x", 0, 1, bytes(10), 9).replace(digest(bytes(10)), bytes(32)),
-                CODEC.encode(elsewhere(b"next", 10))[0],
-            )
-            assert (await next_of(one)).content == b"next"
-            assert sorted(f.detail for f in found) == [
-                "1 of 2 segments are missing",
-                "255 of 256 segments are missing",
-                *["its segments are not those of the content that they name"] * 3,
-            ]
-            await publish(nodes[1], part(whole[5:], 1, 2, whole, 11))
-            assert (await next_of(one)).content == whole
-            nursery.cancel_scope.cancel()
+    async with (
+        connected(2) as nodes,
+        channels(nodes[:1], bind_sender=False, interop=Interop()) as (one,),
+        trio.open_nursery() as nursery,
+    ):
+        found: list[ContentUnreadable] = []
+        nursery.start_soon(unreadable, one, found)
+        await nodes[1].pubsub.subscribe(TOPIC)
+        await subscribed(*nodes)
+        await publish(
+            nodes[1],
+            part(whole[:5], 0, 2, whole, 1),
+            part(whole[5:], 1, 2, whole, 2, sender_id="another"),  # not the same sender's
+            part(b"other", 0, 2, whole, 0),  # of another sending
+            part(whole[5:], 1, 3, whole, 4),  # of another count
+            part(b"forged", 0, 2, b"a hash of this", 5),
+            part(b"forged", 1, 2, b"a hash of this", 6),
+            part(b"short", 0, 1, b"longer than that", 7),
+            part(b"the end only", 255, 256, b"nobody has the rest", 8),
+            part(b"x", 0, 1, bytes(10), 9).replace(digest(bytes(10)), bytes(32)),
+            CODEC.encode(elsewhere(b"next", 10))[0],
+        )
+        assert (await next_of(one)).content == b"next"
+        assert sorted(f.detail for f in found) == [
+            "1 of 2 segments are missing",
+            "255 of 256 segments are missing",
+            *["its segments are not those of the content that they name"] * 3,
+        ]
+        await publish(nodes[1], part(whole[5:], 1, 2, whole, 11))
+        assert (await next_of(one)).content == whole
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -243,17 +240,18 @@ async def test_a_reliable_channel_of_lip_173_sends_segments_only() -> None:
     """In nim-sds's schema, and without a field that only we know beside them."""
     interop = Interop(WireFormat.NIM, js_filter(100, 0.01), history=2, segments=True)
     contents = [b"small", b"small", CONTENT, b"small", CONTENT]
-    async with running_nodes(2, router=flood) as nodes:
-        await connect_all([(nodes[0], nodes[1])])
-        async with channels(nodes, SMALL, bind_sender=False, interop=interop) as (one, two):
-            await subscribed(*nodes)
-            for content in contents:
-                await one.send(content)
-                assert (await next_of(two)).content == content
-            await one.send_ephemeral(b"typing")
-            assert (await next_of(two)).content == b"typing"
-            shown = await two.history()
-            assert [m.content for m in shown] == contents
+    async with (
+        connected(2) as nodes,
+        channels(nodes, SMALL, bind_sender=False, interop=interop) as (one, two),
+    ):
+        await subscribed(*nodes)
+        for content in contents:
+            await one.send(content)
+            assert (await next_of(two)).content == content
+        await one.send_ephemeral(b"typing")
+        assert (await next_of(two)).content == b"typing"
+        shown = await two.history()
+        assert [m.content for m in shown] == contents
     with pytest.raises(ValueError, match="twice the filter"):
         Interop(segments=True).codec(replace(QUICK, max_message=30_000), lambda: 10**12)
     codec = interop.codec(QUICK, lambda: 10**12)
