@@ -48,8 +48,9 @@ def add_parser(subparsers: Any) -> None:
     runs = commands.add_parser("run", help="run a scenario, in all its variants")
     _add_scenario(runs)
     runs.add_argument("--seeds", type=int, default=1, help="number of seeds (default 1)")
-    runs.add_argument("--warm", action="append", type=Path, metavar="FILE", default=[],
-                      help="start runs from this kept warm-up where it is theirs")  # fmt: skip
+    runs.add_argument("--warm", action="append", type=Path, metavar="PATH", default=[],
+                      help="start runs from this kept warm-up where it is theirs; "
+                      "a folder keeps all for later commands")  # fmt: skip
     runs.add_argument("--processes", type=int, default=1, help="runs at a time (default 1)")
     runs.add_argument("--out", type=Path, metavar="DIR", help="write summary.json and plots here")
     runs.add_argument("--plots", choices=("svg", "png", "none"), default="svg", help="plot format")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from multiprocessing import resource_tracker
 from pathlib import Path
 from time import perf_counter
@@ -95,8 +96,8 @@ def sweep(
 ) -> Iterator[tuple[Job, Result]]:
     """Run all `jobs` in up to `processes` processes; results come in the order of the jobs.
 
-    Jobs with the same warm-up start from one that is made once, or from a `kept` one. Raises
-    WarmUpError where a kept one is no job's.
+    Jobs with the same warm-up start from one that is made once, or from a `kept` one; in a kept
+    folder all stay for later sweeps. Raises WarmUpError where a kept one is no job's.
     """
     with SharedWarmUps(jobs, kept) as shared:
         if processes == 1 or len(jobs) < 2:
@@ -196,11 +197,14 @@ class SharedWarmUps:
     """Warm-ups of jobs that have the same one, in a temporary folder."""
 
     def __init__(self, jobs: Sequence[Job], kept: Iterable[Path] = ()) -> None:
-        """`kept` are files to take in place of warm-ups. Raises WarmUpError where one is of no
-        use."""
+        """`kept` are files to take in place of warm-ups, and at most one folder, which keeps those
+        of single jobs, too. Raises WarmUpError where a file is of no use."""
         self._paths: dict[int, Path] = {}
         """By the `id` of a job: scenarios have no hash."""
+        folder = next((path for path in kept if path.is_dir()), None)
         for path in kept:
+            if path == folder:
+                continue
             fitting = [job for job in jobs if warm_up.fits(path, job.scenario, job.seed)]
             self._paths.update({id(job): path for job in fitting})
             if jobs and not fitting:
@@ -212,10 +216,14 @@ class SharedWarmUps:
                 alike.setdefault(warm_up.key(job.scenario, job.seed), []).append(job)
         self.due: dict[Path, tuple[Scenario, int, Path, float]] = {}
         """The files that aren't there yet, with the arguments of `keep_warm_up` for each."""
-        for number, group in enumerate(group for group in alike.values() if len(group) > 1):
-            path = Path(self._folder.name, f"{number}.warm")
+        for key, group in alike.items():
+            if folder is None and len(group) == 1:
+                continue
             until = min(job.scenario.quiet_until for job in group)
-            self.due[path] = (group[0].scenario, group[0].seed, path, until)
+            name = sha256(f"{key} {until}".encode()).hexdigest()[:16]
+            path = Path(folder or self._folder.name, f"{name}.warm")
+            if not path.exists():
+                self.due[path] = (group[0].scenario, group[0].seed, path, until)
             self._paths.update({id(job): path for job in group})
 
     def __enter__(self) -> SharedWarmUps:

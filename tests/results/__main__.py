@@ -1,6 +1,7 @@
 """Make results: docs/results/NAME.json.
 
-    python -m tests.results [NAME ...] [--seeds N] [--processes N] [--compiled DIR] [--older]
+    python -m tests.results [NAME ...] [--seeds N] [--processes N] [--compiled DIR]
+                            [--warm DIR] [--older]
     python -m tests.results --list
 
 Without names all are made but those that have to be named, as they take hours or programs that must
@@ -56,6 +57,7 @@ def make(recipe: Recipe, options: argparse.Namespace, environment: Mapping[str, 
         given = [*(_only(command, kept.others) if kept.rows else command), *more]
         if recipe.simulated:
             given += ["--processes", str(options.processes), "--json"]
+            given += ["--warm", str(options.warm)] if options.warm is not None else []
         rows += recipe.read(_output(given, environment))
     if not rows:
         raise RecipeFailed("no rows")
@@ -152,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--seeds", type=int, default=8, help="of simulated results (default 8)")
     add("--processes", type=int, default=1, help="simulations at a time (default 1)")
     add("--compiled", type=Path, metavar="DIR", help="from `python hatch_build.py DIR`")
+    add("--warm", type=Path, metavar="DIR", help="keep overlays here: several results begin alike")
     add("--nodes", type=int, help="fewer nodes, to try the program")
     add("--all", action="store_true", help="gossipsub's rows anew, too, where they could be kept")
     add("--older", action="store_true", help="only those that are older than the code, or not made")

@@ -129,6 +129,16 @@ def test_sweeps_share_them_by_themselves(processes: int) -> None:
         assert result.to_json() == run(job.scenario, job.seed).to_json()
 
 
+def test_in_a_folder_they_stay_for_later_sweeps(tmp_path: Path) -> None:
+    """That of a single job, too; an earlier message needs one of its own."""
+    (_, in_one_go), *_ = sweep([Job("a", scenario(), 7)])
+    for start, files in ((None, 1), (None, 1), (10.0, 2)):
+        changed = {} if start is None else {"traffic.start": start}
+        ((_, result),) = sweep([Job("a", scenario(**changed), 7)], 1, [tmp_path])
+        assert len([*tmp_path.iterdir()]) == files
+        assert (result.to_json() == in_one_go.to_json()) == (start is None)
+
+
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "warmed.toml").write_text(SCENARIO.replace("ROUTER", "episub"))
     file, kept = str(tmp_path / "warmed.toml"), str(tmp_path / "kept")
