@@ -117,17 +117,15 @@ class Room:
             _say(self._members.shown(message))
 
     async def _show(self) -> None:
-        last = ""
         while True:
             try:
                 message = await anext(self._channel)
             except StoreFullError:
-                # It is offered again: where a delivery can't be noted, it hasn't been made.
+                # That the one before is done with can't be noted yet.
                 await trio.sleep(_FULL_PAUSE)
                 continue
-            if message.id not in self._shown and message.id != last:
+            if message.id not in self._shown:
                 _say(self._members.shown(message))
-            last = message.id
 
     async def _watch(self) -> None:
         full = False
