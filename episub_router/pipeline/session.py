@@ -63,7 +63,7 @@ _DEFAULTS = {
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     # Spark would check its own plans after each step of planning.
     "spark.sql.lightweightPlanChangeValidation": "false",
-    # PySpark would tell the JVM the line of each call, for messages about columns.
+    # PySpark would tell the engine the line of each call, for messages about columns.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 _ON_ONE_MACHINE = {
@@ -136,11 +136,7 @@ def start(
         if remote.startswith("local"):
             _find_java()
             _prepare_workers()
-        builder = SparkSession.builder.remote(remote)
-        for key, value in {**_DEFAULTS, **(conf or {})}.items():
-            if key.startswith("spark.sql"):
-                builder = builder.config(key, value)
-        return builder.getOrCreate()
+        return _connected(remote, conf or {})
     return _spark(master, conf or {})
 
 
@@ -157,10 +153,18 @@ def _sail() -> SparkSession:
     said = pyspark.__version__ if known else _KNOWN_TO_SAIL
     with mock.patch.object(pyspark, "__version__", said):
         url = f"sc://127.0.0.1:{server.listening_address[1]}"
-        spark = SparkSession.builder.remote(url).getOrCreate()
+        spark = _connected(url, {})
         spark.conf.set(_HERE, "true")
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
     return spark
+
+
+def _connected(url: str, conf: Mapping[str, str]) -> SparkSession:
+    """A session at the server of Spark Connect at `url`, with what of `conf` is a session's."""
+    builder = SparkSession.builder.remote(url)
+    for key, value in {**_DEFAULTS, **conf}.items():
+        if key.startswith(("spark.sql", "spark.python.sql")):
+            builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def is_remote(spark: SparkSession) -> bool:

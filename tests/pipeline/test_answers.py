@@ -15,7 +15,7 @@ from tests.pipeline.oracle import SECOND, Event
 from tests.pipeline.traces import PATIENCE, WINDOW
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from tests.pipeline.conftest import Swept
 
@@ -269,14 +269,19 @@ def test_one_wrong_time_makes_no_run_of_years(spark: SparkSession) -> None:
     wrong = ("r", "f", "a", start + 2**61, 101, "recv", None, "t", "b", False, None, None)
     events = spark.createDataFrame([*rows, wrong], CHANGE)
     params = AnswerParams(window=10.0, looks=4)
-    of_peers = contacts(events, params)
-    there = spans(of_peers, lives.changes(events), params)
+
+    def made(table: DataFrame) -> DataFrame:
+        """Once, and not for each table that follows from it."""
+        return spark.createDataFrame(table.toArrow(), table.schema)
+
+    of_peers = made(contacts(events, params))
+    there = made(spans(of_peers, lives.changes(events), params))
     end = start + 100 * SECOND
     assert there.collect() == [("r", start, end, 1, end)]
-    links = lives.links(events)
-    active = lives.activity(of_peers, there)
+    links = made(lives.links(events))
+    active = made(lives.activity(of_peers, there))
     none = spark.createDataFrame([], "run string, topic string")
-    joined = lives.subscriptions(events, links, active, none, there, params)
+    joined = made(lives.subscriptions(events, links, active, none, there, params))
     assert [row.ending for row in joined.collect()] == [None, None]
     rtts = spark.createDataFrame([], "run string, peer string, remote string, rtt long")
     looks = overlay.overlay(links, joined, rtts, there, params).orderBy("time").collect()

@@ -1,8 +1,12 @@
 """One HTML file with charts, which asks for nothing from anywhere."""
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import vl_convert
@@ -22,12 +26,32 @@ def document(title: str, style: str, body: str, specs: Mapping[str, Any]) -> str
     Vega-Lite."""
     # Names in it come from traces; none may end the script that it is in.
     safe = json.dumps(specs).replace("<", "\\u003c")
-    javascript = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return (
         environment()
         .get_template("document.html")
         .render(
             title=title, style=Markup(style), body=Markup(body), specs=Markup(safe),
-            javascript=Markup(javascript),
+            javascript=Markup(javascript()),
         )
     )  # fmt: skip
+
+
+@cache
+def javascript() -> str:
+    """Vega and what embeds its charts, as one script. To put it together takes longer than all else
+    that a page takes, so the user's cache keeps it."""
+    # Without a home there is no cache.
+    with suppress(OSError, RuntimeError):
+        return _kept().read_text(encoding="utf-8")
+    made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    with suppress(OSError, RuntimeError):
+        _kept().parent.mkdir(parents=True, exist_ok=True)
+        begun = _kept().with_suffix(f".{os.getpid()}")
+        begun.write_text(made, encoding="utf-8")
+        begun.replace(_kept())
+    return made
+
+
+def _kept() -> Path:
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    return cache_home / "episub" / f"vega-{version('vl-convert-python')}.js"
