@@ -349,10 +349,11 @@ class Lake:
         self._storage.put(self._at(_LIVE, name, _SCHEMA), table.schema.json())
         return read(table.schema, self.session, where)
 
-    def read_live(self, name: str, run: str, number: int) -> DataFrame:
-        """Batch `number` of a stream's table."""
-        schema = self._schema(_LIVE, name)
-        return read(schema, self.session, self._live(name, run, number))
+    def read_live(self, name: str, run: str, *numbers: int) -> DataFrame:
+        """Some batches of a stream's table."""
+        places = [self._live(name, run, number) for number in numbers]
+        base = of_run(self._at(_LIVE, name), run)
+        return read(self._schema(_LIVE, name), self.session, *places, base=base)
 
     def look_live(self, name: str, run: str, number: int) -> pa.Table:
         """A stream's table as it is after batch `number`, without an engine: what is closed, of all

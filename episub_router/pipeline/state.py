@@ -1,23 +1,28 @@
 """What a stream keeps of a run from batch to batch: the events that answers still depend on,
 reduced to what these need of them.
 
-Rows are events with some of their columns, so that facts are made of them as of any events:
+Rows are events with some of their columns, so that facts are made of them as of any events. What a
+batch had of messages is kept as it is until it is too old, and nothing is made anew of it:
 
-- of messages that may still change, the publishing and each peer's first receipt;
-- how often each of these was sent and came in vain (`count`);
+- the publishings, and each peer's receipts;
+- how often a message was sent and came in vain (`count`);
+- a sample of what was in RPCs, at both ends, for the clocks.
+
+What lasts is little, and each batch's is merged with that of those before:
+
 - of joins, links and nodes' lives all that is recent, and of what is older the latest of each kind,
   since it says what was so when the recent part begins;
 - the last that each peer traced;
-- a sample of what was in RPCs, at both ends, for the clocks;
 - which messages are known, so that what comes of one when it is closed opens it no more.
 
-So the state is as large as the time that is open, whatever the run's length.
+So both are as large as the time that is open, whatever the run's length.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from math import ceil, log2
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -42,11 +47,12 @@ STATE = StructType(
         StructField("count", LongType()),
     ]
 )
-"""`role` is `event`, `seen` (the peer's last), `copies`, `sent`, `end` (of an exchange, `seq` being
-the hash of what was in it) or `known`."""
+"""`role` is `event` (of a message), `copies`, `sent`, `end` (of an exchange, `seq` being the hash
+of what was in it) or, of what lasts, `change`, `seen` (the peer's last) or `known`."""
 
-ENDS = 200_000
-"""Ends of exchanges that are kept, about. Chosen: a hundred each for 1,000 peers."""
+ENDS = 20_000
+"""Ends of exchanges of a batch that are kept, about. Chosen: with some batches that are open, a
+hundred each for 1,000 peers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,35 +78,35 @@ class Horizon:
         return cls(first, kept, kept - patience, kept - int(params.lateness * SECOND))
 
 
-def reduced(events: DataFrame) -> DataFrame:
-    """The rows of `STATE` that follow from `events`."""
-    plain = events.where(F.col("event").isin(*CHANGES, "publish", "deliver"))
+def one_in(events: int) -> int:
+    """Of how many ends of exchanges one is kept, of a batch with so many `events`. Powers of two:
+    what is kept by the larger of two is by the other, so that an exchange can be in two batches."""
+    return 1 << max(0, ceil(log2(max(events, 1) / ENDS)))
+
+
+def reduced(events: DataFrame, one_in: int = 1) -> DataFrame:
+    """The rows of `STATE` that follow from `events`, with one in `one_in` ends of exchanges."""
     messages = events.where("event IN ('publish', 'deliver')")
     which = events.withColumn("event", F.expr("if(event = 'recv', 'recv', 'other')"))
-    exchanged = ends(events).selectExpr(
-        "run", "if(sent IS NULL, 'recv', 'send') AS event",
-        "if(sent IS NULL, receiver, sender) AS peer",
-        "if(sent IS NULL, sender, receiver) AS remote", "coalesce(sent, received) AS time",
-        "what AS seq", "1 AS count",
+    exchanged = ends(events).where(F.pmod("what", F.lit(one_in)) == 0).selectExpr(
+        "run", "sender AS peer", "receiver AS remote", "what AS seq",
+        "if(sent IS NULL, 'recv', 'send') AS event", "coalesce(sent, received) AS time",
     )  # fmt: skip
-    sent = transmissions(events).where("direction = 'send'")
     made = {
-        "event": plain.drop("count"),
+        "event": messages.drop("count"),
+        "change": events.where(F.col("event").isin(*CHANGES)).drop("count"),
         "seen": grouped_by(which, ["run", "peer", "event"], time="max(time)"),
         "known": grouped_by(messages, ["run", "message"], time="min(time)", event="'known'"),
-        "copies": _counted(events.where("event = 'duplicate'"), "duplicate"),
-        "sent": _counted(sent, "send"),
+        "copies": _counted(events.where("event = 'duplicate'")),
+        "sent": _counted(transmissions(events).where("direction = 'send'")),
         "end": exchanged,
     }
     return reduce(DataFrame.unionByName, (_as_state(*one) for one in made.items()))
 
 
-def _counted(table: DataFrame, event: str) -> DataFrame:
-    """Rows of each message, and the time of the last: run, message, count, time, event."""
-    rows = table.where("message IS NOT NULL")
-    return grouped_by(
-        rows, ["run", "message"], count="count(*)", time="max(time)", event=f"'{event}'"
-    )
+def _counted(table: DataFrame) -> DataFrame:
+    """Rows of each message: run, message, count."""
+    return grouped_by(table.where("message IS NOT NULL"), ["run", "message"], count="count(*)")
 
 
 def _as_state(role: str, table: DataFrame) -> DataFrame:
@@ -114,14 +120,13 @@ def _as_state(role: str, table: DataFrame) -> DataFrame:
 
 
 def merged(rows: DataFrame, horizon: Horizon | None) -> DataFrame:
-    """`rows` of `STATE`, of some batches, as one state; without `horizon` all is open."""
+    """What lasts of the `rows` of some batches as one state; without `horizon` all is open."""
+    rows = rows.where("role IN ('change', 'seen', 'known')")
     role, event, time = F.col("role"), F.col("event"), F.col("time")
-    is_lasting = (role == "event") & event.isin(*CHANGES)
     is_old = F.lit(False)
     if horizon is not None:
-        is_old = is_lasting & (time < horizon.lasting)
-        open_since = F.when(role == "known", horizon.known).otherwise(horizon.kept)
-        rows = rows.where(is_lasting | (role == "seen") | (time >= open_since))
+        rows = rows.where((role != "known") | (time >= horizon.known))
+        is_old = time < horizon.lasting
     layer = (
         F.when(event.isin("graft", "prune"), "tree")
         .when(event.isin("stream-up", "stream-down"), "stream")
@@ -129,60 +134,41 @@ def merged(rows: DataFrame, horizon: Horizon | None) -> DataFrame:
         .otherwise(event)
     )
     itself = F.concat_ws(" ", "file", F.col("offset").cast("string"), F.col("seq").cast("string"))
-    # Of several rows in one place one stays: the first receipt, or the latest of what lasts.
-    place = {
-        "which": F.when(is_old, layer).when(is_lasting, itself).otherwise(event),
-        "at": F.when(~role.isin("copies", "sent", "known"), F.col("peer")),
-        "of": F.when(is_lasting, F.col("remote")),
-        "within": F.when(is_lasting, F.col("topic")),
-        "about": F.when(~is_lasting, F.col("message")),
-    }
-    named = [role, F.col("run"), *place.values()]
-    # Groups are found by sorting: by a number first, which is quick.
-    key = [F.xxhash64(*named), role, F.col("run"), *(v.alias(name) for name, v in place.items())]
-    order = F.when(event.isin("publish", "deliver", "known"), time).otherwise(-time)
-    columns = [name for name in STATE.names if name not in ("run", "role", "count", "offset")]
-    row = F.min(F.struct(order.alias("order"), "offset", *columns)).alias("row")
-    made = rows.where(role != "end").groupBy(*key).agg(row, F.sum("count").alias("count"))
-    made = made.select(
-        "role", "run", "row.offset", *(f"row.{name}" for name in columns), "count"
-    ).select(*STATE.names)
-    # The most by far, and each in a place of its own: what an end had twice isn't matched anyway.
-    return made.unionByName(rows.where(role == "end").select(*STATE.names))
+    # Of several rows in one place one stays: the latest, or the first that is known of a message.
+    which = F.when(role != "change", event).when(is_old, layer).otherwise(itself)
+    key = ["role", "run", "peer", "remote", "topic", "message"]
+    columns = [name for name in STATE.names if name not in key]
+    order = F.when(role == "known", time).otherwise(-time).alias("order")
+    row = F.min(F.struct(order, "offset", *(name for name in columns if name != "offset")))
+    made = rows.groupBy(*key, which.alias("which")).agg(row.alias("row"))
+    return made.select(*key, *(f"row.{name}" for name in columns)).select(*STATE.names)
 
 
-def sampled(state: DataFrame) -> DataFrame:
-    """`state` with `ENDS` ends of exchanges at most, about: both ends of one, or neither."""
-    is_end = F.col("role") == "end"
-    counted = grouped_by(state.where(is_end), ["run"], ends="count(*)")
-    power = F.greatest(F.ceil(F.log2(F.col("ends") / ENDS)), F.lit(0))
-    one_in = F.coalesce(F.pow(F.lit(2.0), power).cast("long"), F.lit(1).cast("long"))
-    rows = state.join(F.broadcast(counted), "run", "left")
-    return rows.where(~is_end | (F.pmod("seq", one_in) == 0)).select(*STATE.names)
-
-
-def events_of(state: DataFrame) -> DataFrame:
-    """`state` as events, for facts."""
-    kept = state.where(F.col("role").isin("event", "seen")).drop("role", "count")
+def events_of(recent: DataFrame, state: DataFrame, horizon: Horizon | None) -> DataFrame:
+    """Events, for facts, of what is kept of some batches, and of what lasts."""
+    kept = recent.where("role = 'event'")
+    if horizon is not None:
+        kept = kept.where(F.col("time") >= horizon.kept)
+    kept = kept.unionByName(state.where("role IN ('change', 'seen')")).drop("role", "count")
     kept = kept.withColumn("late", F.lit(False))
     # What no answer of a stream asks for.
     missing = ("kind", "parts", "rtt")
     return kept.withColumns({name: F.lit(None).cast(RECORD[name].dataType) for name in missing})
 
 
-def exchanges_of(state: DataFrame) -> DataFrame:
-    """What `facts.clocks.exchanges` gives."""
-    # What an end had twice can't be matched.
-    return matched(state.where("role = 'end' AND count = 1").selectExpr(
-        "run", "if(event = 'send', peer, remote) AS sender",
-        "if(event = 'send', remote, peer) AS receiver", "if(event = 'send', time, NULL) AS sent",
-        "if(event = 'send', NULL, time) AS received", "seq AS what",
+def exchanges_of(recent: DataFrame, one_in: int) -> DataFrame:
+    """What `facts.clocks.exchanges` gives, with one in `one_in` of them: the most of any batch."""
+    kept = recent.where((F.col("role") == "end") & (F.pmod("seq", F.lit(one_in)) == 0))
+    return matched(kept.selectExpr(
+        "run", "peer AS sender", "remote AS receiver", "seq AS what",
+        "if(event = 'send', time, NULL) AS sent", "if(event = 'recv', time, NULL) AS received",
     ))  # fmt: skip
 
 
-def counts_of(state: DataFrame, role: str, name: str) -> DataFrame:
+def counts_of(recent: DataFrame, role: str, name: str) -> DataFrame:
     """What `answers.messages.copies` and `sent` give."""
-    return state.where(F.col("role") == role).select("run", "message", F.col("count").alias(name))
+    rows = recent.where(F.col("role") == role)
+    return grouped_by(rows, ["run", "message"], **{name: "sum(count)"})
 
 
 def forgotten(state: DataFrame, horizon: Horizon) -> DataFrame:

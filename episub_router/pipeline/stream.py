@@ -12,7 +12,7 @@ answered here; `run.answer` has them.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -24,7 +24,6 @@ from pyspark.sql import functions as F
 
 from episub_router.pipeline.answers import messages
 from episub_router.pipeline.bronze.tasks import TraceFileInfo, identify
-from episub_router.pipeline.engine import hold
 from episub_router.pipeline.facts import clocks
 from episub_router.pipeline.ingest import listed, take
 from episub_router.pipeline.lake import Entry, Lake, batch_name, stream_prefix
@@ -37,8 +36,8 @@ from episub_router.pipeline.state import (
     exchanges_of,
     forgotten,
     merged,
+    one_in,
     reduced,
-    sampled,
 )
 
 _TABLES = ("messages", "spread")
@@ -128,21 +127,25 @@ def _answer(lake: Lake, run: str, params: AnswerParams, progress: Progress) -> P
     """Make the answers that may still change: those of windows that end less than `patience`
     before the watermark, or after it. What was open before and isn't any more is closed as it is.
     """
-    number, base = progress.number, lake.live_progress(run).get("batch")
+    number = progress.number
+    recent: list[dict[str, Any]] = lake.live_progress(run).get("recent", [])
+    base = recent[-1]["batch"] if recent else None
     horizon = None if progress.watermark is None else Horizon.of(progress.watermark, params)
     names = {_batch(run, batch) for batch in range(0 if base is None else base + 1, number + 1)}
-    rows = reduced(lake.events([run], names))
+    share = one_in(sum(entry.events for entry in progress.files))
+    recent.append({"batch": number, "watermark": progress.watermark, "one_in": share})
+    # What a batch had was over when the next one began.
+    while horizon and len(recent) > 1 and _latest(recent[1], params) < horizon.kept:
+        del recent[0]
+    new = lake.write_live("recent", run, number, reduced(lake.events([run], names), share), "role")
+    rows = lake.read_live("recent", run, *(batch["batch"] for batch in recent))
     if base is not None:
-        rows = lake.read_live("state", run, base).unionByName(rows)
-    # A sample counts first what it is of, and would have that made twice.
-    whole, release = hold(merged(rows, horizon))
-    try:
-        state = lake.write_live("state", run, number, sampled(whole), "role")
-    finally:
-        release()
+        new = lake.read_live("state", run, base).unionByName(new)
+    state = lake.write_live("state", run, number, merged(new, horizon), "role")
+    most = max(batch["one_in"] for batch in recent)
     made = {
-        "events": events_of(state),
-        "clocks": clocks.clocks(exchanges_of(state)),
+        "events": events_of(rows, state, horizon),
+        "clocks": clocks.clocks(exchanges_of(rows, most)),
         # Headers aren't kept.
         "starts": lake.session.createDataFrame([], "run string, peer string, time long"),
     }
@@ -158,7 +161,7 @@ def _answer(lake: Lake, run: str, params: AnswerParams, progress: Progress) -> P
         ):  # fmt: skip
             found = messages.messages(
                 tables("publishes"), tables("deliveries"),
-                counts_of(state, "copies", "duplicates"), counts_of(state, "sent", "sent"),
+                counts_of(rows, "copies", "duplicates"), counts_of(rows, "sent", "sent"),
                 tables("arrivals"),
             )  # fmt: skip
             tables.replace("messages", found)
@@ -169,12 +172,18 @@ def _answer(lake: Lake, run: str, params: AnswerParams, progress: Progress) -> P
                     ("spread", "window", spread),
                 ):
                     _write(lake, name, run, (base, number), table, horizon, time)
-    lake.put_live_progress(run, {"batch": number})
+    lake.put_live_progress(run, {"batch": number, "recent": recent})
+    lake.forget_live("recent", run, recent[0]["batch"])
     if base is not None:
         lake.forget_live("state", run, base)
         for name in _TABLES:
             lake.forget_live(name, run, base, "/closed=false")
     return progress
+
+
+def _latest(batch: Mapping[str, Any], params: AnswerParams) -> int:
+    """ns: no event had been seen from after it when `batch` began."""
+    return int((batch["watermark"] or 0) + params.lateness * SECOND)
 
 
 def _write(

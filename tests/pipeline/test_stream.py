@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -164,7 +164,7 @@ def test_exchanges_of_a_state_are_those_of_its_events(spark: SparkSession, tmp_p
     """Also where an RPC named a message twice: that end can't be matched."""
     from episub_router.pipeline.facts.clocks import exchanges
     from episub_router.pipeline.lake import Lake
-    from episub_router.pipeline.state import exchanges_of, merged, reduced, sampled
+    from episub_router.pipeline.state import exchanges_of, reduced
 
     traces, lake = tmp_path / "traces", Lake(spark, str(tmp_path / "lake"))
     traces.mkdir()
@@ -177,12 +177,20 @@ def test_exchanges_of_a_state_are_those_of_its_events(spark: SparkSession, tmp_p
         drain(spark, Path(lake.root), traces)
     wanted = exchanges(lake.events(["r"])).collect()
     first, second = sorted({entry.batch for entry in lake.manifest()})
-    before = merged(reduced(lake.events(["r"], {first})), None)
-    rows = before.unionByName(reduced(lake.events(["r"], {second})))
-    found = exchanges_of(sampled(merged(rows, None))).collect()
-    assert sorted(found) == sorted(wanted)
+
+    def found(one: int, other: int) -> list[Any]:
+        rows = reduced(lake.events(["r"], {first}), one)
+        rows = rows.unionByName(reduced(lake.events(["r"], {second}), other))
+        return sorted(exchanges_of(rows, max(one, other)).collect())
+
+    assert found(1, 1) == sorted(wanted)
     # Six each way, but for the one that was named twice.
-    assert len(found) == 2 * 6 - 1
+    assert len(wanted) == 2 * 6 - 1
+    # Of a sample, both ends of an exchange are there or neither.
+    some = found(2, 1)
+    assert 0 < len(some) < len(wanted)
+    assert {*some} < {*wanted}
+    assert some == found(1, 2) == found(2, 2)
 
 
 def write_parts(directory: Path, parts: int, messages: int) -> int:
@@ -219,7 +227,7 @@ def test_a_killed_stream_goes_on_where_it_was(
     from episub_router.pipeline.stream import live
 
     traces, root, lateness = tmp_path / "traces", tmp_path / "lake", 2.0
-    count = write_parts(traces, 3, messages=40)
+    count = write_parts(traces, 4, messages=40)
     lake = Lake(session, str(root))
     command = [
         sys.executable, "-m", "episub_router", "pipeline", "stream", str(traces), "--run", "r",
@@ -240,11 +248,11 @@ def test_a_killed_stream_goes_on_where_it_was(
     (taken,) = lake.manifest()
     written = {path: path.stat().st_mtime_ns for path in (root / "bronze").rglob("*.parquet")}
     told = drain(session, root, traces, lateness=lateness, files_per_batch=1)
-    assert [progress.number for progress in told] == [0, 1, 2]
+    assert [progress.number for progress in told] == [0, 1, 2, 3]
     assert told[0].files == (taken,)
     assert {path: path.stat().st_mtime_ns for path in written} == written
     entries = lake.manifest()
-    assert len(entries) == 3
+    assert len(entries) == 4
     assert sum(entry.events for entry in entries) == count
     assert sum(entry.late for entry in entries) == 0
     assert lake.events(["r"]).count() == count
@@ -258,13 +266,13 @@ def test_a_killed_stream_goes_on_where_it_was(
     by_window = itemgetter("window")
     assert sorted(found, key=by_window) == sorted(wanted, key=by_window)
     assert sum(row["deliveries"] for row in wanted) == 40 * 2
-    # Two windows of 5 s, the 10 s that messages are given, and the last part of 17 s are open.
-    state = lake.read_live("state", "r", 2).where("role = 'event' AND event = 'deliver'")
-    times = [row.time for row in state.collect()]
-    assert 3 * 22 <= len(times) <= 3 * 38
-    assert min(times) > START + 11 * SECOND
-    there = {path.name for path in (root / "live" / "state" / "run=r").iterdir()}
-    assert there == {"batch=00000001", "batch=00000002"}
+    # Two windows of 5 s, and the 10 s that messages are given: what the first batch had is over.
+    assert [batch["batch"] for batch in lake.live_progress("r")["recent"]] == [1, 2, 3]
+    there = {
+        name: {int(path.name[-8:]) for path in (root / "live" / name / "run=r").iterdir()}
+        for name in ("recent", "state")
+    }
+    assert there == {"recent": {1, 2, 3}, "state": {2, 3}}
 
 
 def test_what_a_stream_has_answered_is_shown(

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.facts.clocks import SET
+from episub_router.pipeline.session import works_here
 from episub_router.pipeline.sql import grouped_by
 
 MAX_HOPS = 2**31 - 1
@@ -51,13 +52,14 @@ def deliveries(
     for the first to that of a process that started since (`starts`). Hops
     are the traced ones, or the depth in the tree that the parents make.
     """
-    # The least of rows with strings is found by sorting: by a number first, which is quick.
-    receipts = grouped_by(
-        events.where("event = 'deliver'").withColumn("hash", F.xxhash64("message", "peer")),
-        ["hash", "run", "message", "peer"],
-        first="min(struct(time, offset, remote, hops, size, correction))",
-        repeats="count(*) - 1", last="max(time)",
-    ).select("run", "message", "peer", "first.*", "repeats", "last")  # fmt: skip
+    # Sorted: engines are slow at the least of rows, where there are as many groups as rows nearly.
+    receipt = Window.partitionBy("run", "message", "peer")
+    receipts = events.where("event = 'deliver'").select(
+        "run", "message", "peer", "time", "remote", "hops", "size", "correction",
+        F.row_number().over(receipt.orderBy("time", "offset")).alias("rank"),
+        (F.count("*").over(receipt) - 1).alias("repeats"),
+        F.max("time").over(receipt).alias("last"),
+    ).where("rank = 1")  # fmt: skip
     began = grouped_by(starts, ["run", "peer"], starts="collect_list(time)")
     between = "size(filter(starts, at -> at > time AND at <= last))"
     anew = f"CASE WHEN starts IS NULL THEN 0 ELSE {between} END"
@@ -90,6 +92,8 @@ def deliveries(
         StructField("hops", IntegerType(), True) if field.name == "hops" else field
         for field in table.schema
     ])  # fmt: skip
+    if works_here(table.sparkSession):
+        return grouped(table, ["run"], with_depths, schema)
     # A 64th of a run's messages at once: a call costs more than a message.
     parts = table.withColumn("part", F.pmod(F.xxhash64("message"), F.lit(64)))
     return grouped(
@@ -109,8 +113,11 @@ def with_depths(trees: pd.DataFrame) -> pd.DataFrame:
         return trees
     size = len(trees)
     known = hops.notna().to_numpy()
-    at, of = (pd.MultiIndex.from_frame(trees[["message", end]]) for end in ("peer", "parent"))
-    parent = at.get_indexer(of)
+    message, _ = pd.factorize(trees["message"])
+    peer, peers = pd.factorize(trees["peer"])
+    of = pd.Index(peers).get_indexer(trees["parent"])
+    at = pd.Index(message * len(peers) + peer)
+    parent = np.where(of < 0, -1, at.get_indexer(message * len(peers) + of))
     # A peer whose depth is known ends the chain, and so does one whose parent isn't here.
     parent = np.where(known | (parent < 0), np.arange(size), parent)
     distance = np.where(parent == np.arange(size), 0, 1)
