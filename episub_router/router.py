@@ -7,9 +7,8 @@ host, one out of `publish` stops Pubsub. So every hook catches, counts and logs.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from inspect import signature
 from random import Random
@@ -34,7 +33,7 @@ from episub_router.gossipsub_arguments import GossipSubOptions, router_options
 from episub_router.net.connections.direct import stay_connected
 from episub_router.net.connections.idle import ConnectionNotifee
 from episub_router.net.connections.moved import close_from_lost_addresses
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import Counters, Ordinary
 from episub_router.net.discovery.bootstrap import parse_bootstrap
 from episub_router.net.discovery.rendezvous import Discovery, check_sources
 from episub_router.net.events import EventStream, NotJoined, ReaderBehind
@@ -56,8 +55,6 @@ from episub_router.util.checks import check_names, check_seconds, check_type
 from episub_router.util.trio_only import check_not_asyncio
 from episub_router.wire import check_params, check_topics
 from episub_router.wire.peer_records import record_excess
-
-logger = logging.getLogger(__name__)
 
 _DEFAULT_FALLBACK = FallbackParams()
 
@@ -143,7 +140,6 @@ class EpisubRouter(IPubsubRouter, Service):
         self._node: NodeParts | None = None
         self._bridge: Bridge | None = None
         self._sides: list[NodeParts | Bridge] = []
-        self._logged: set[str] = set()
         self.degree = params.membership.active_size
         self.extensions_state = EpisubExtension(announced=offer_episub)
 
@@ -189,7 +185,8 @@ class EpisubRouter(IPubsubRouter, Service):
     @property
     def mesh(self) -> dict[str, set[ID]]:  # type: ignore[override]
         """Joined topics and the neighbours in each, Episub's and gossipsub's."""
-        return _union(self._attached().mesh.neighbors, self._bridge.mesh if self._bridge else {})
+        bridged = self._bridge.mesh if self._bridge else {}
+        return _union(self._attached().topics.neighbors(), bridged)
 
     @property
     def fanout(self) -> dict[str, set[ID]]:  # type: ignore[override]
@@ -206,7 +203,7 @@ class EpisubRouter(IPubsubRouter, Service):
         """A snapshot of `topic`; raises KeyError if this node hasn't joined it."""
         check_not_asyncio()
         node = self._attached()
-        machine = node.topics.joined(topic)
+        machine = node.topics.machine(topic)
         if machine is None:
             raise _not_subscribed(topic, self.mesh)
         now = trio.current_time()
@@ -268,7 +265,7 @@ class EpisubRouter(IPubsubRouter, Service):
     async def mesh_changed(self) -> None:
         """Wait until an Episub neighbour comes or goes, or a gossipsub one comes, in any topic."""
         check_not_asyncio()
-        await self._attached().mesh.changed()
+        await self._attached().topics.links_changed.park()
 
     async def wait_for_room(self, most: int = 16) -> None:
         """Wait until no peer has more than `most` messages queued, so that what is published
@@ -298,7 +295,7 @@ class EpisubRouter(IPubsubRouter, Service):
     def check_message_size(self, message: rpc_pb2.Message) -> None:
         """Raises MessageTooLarge for a message of this node that can go neither whole nor in
         pieces."""
-        if self._offers_episub and self._attached().payloads.takes_in_pieces(message):
+        if self._attached().large.goes_in_pieces(message):
             return
         assert self._pubsub is not None
         check_message_size(message, self._pubsub.max_inbound_rpc_size)
@@ -328,7 +325,7 @@ class EpisubRouter(IPubsubRouter, Service):
             )
             self._sides.append(self._bridge)
         silence = self._router_params.silence_timeout
-        notifee = ConnectionNotifee(node.peers, self._guard, silence)
+        notifee = ConnectionNotifee(node.peers, self._counters, silence)
         pubsub.host.get_network().register_notifee(notifee)
 
     def trace_to(self, trace: NodeTrace) -> None:
@@ -354,21 +351,21 @@ class EpisubRouter(IPubsubRouter, Service):
         if self._node is None:
             self._unattached[peer_id] = protocol_id
             return
-        with self._guard("add_peer"):
+        with self._counters.guarded("add_peer"):
             self._node.peers.stream_opened(peer_id, protocol_id)
 
     def remove_peer(self, peer_id: ID) -> None:
-        with self._guard("remove_peer"):
+        with self._counters.guarded("remove_peer"):
             self._attached().peers.stream_lost(peer_id)
 
     async def flush_pending_messages(self, peer_id: ID) -> None:
-        with self._guard("flush_pending_messages"):
+        with self._counters.guarded("flush_pending_messages"):
             if self._offers_episub:
                 await self._attached().stop_auto_connector()
             self._attached().peers.queue_opened(peer_id)
 
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
-        with self._guard("send_recent_messages"):
+        with self._counters.guarded("send_recent_messages"):
             peer = self._attached().peers.look_at_side(peer_id)
             if peer.side is PeerSide.EPISUB:
                 self._attached().payloads.replay(peer, topic)
@@ -376,7 +373,7 @@ class EpisubRouter(IPubsubRouter, Service):
                 await self._bridge.replay(peer_id, topic)
 
     async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
-        with self._guard("on_peer_subscribed"):
+        with self._counters.guarded("on_peer_subscribed"):
             peer = self._attached().peers.look_at_side(peer_id)
             if peer.side is PeerSide.EPISUB:
                 self._attached().topics.feed(topic, ContactsFound((peer.key,)))
@@ -384,7 +381,7 @@ class EpisubRouter(IPubsubRouter, Service):
                 await self._bridge.peer_subscribed(peer_id, topic)
 
     async def handle_rpc(self, rpc: rpc_pb2.RPC, sender_peer_id: ID) -> None:
-        with self._guard("handle_rpc"):
+        with self._counters.guarded("handle_rpc"):
             node = self._attached()
             # ResilientPubsub has looked at the record, and taken it out.
             if rpc.HasField("senderRecord") and (
@@ -401,7 +398,7 @@ class EpisubRouter(IPubsubRouter, Service):
             if self._bridge is not None and peer.side is not PeerSide.EPISUB:
                 await self._bridge.receive(rpc, sender_peer_id)
             else:
-                self._counters.add(Reason.NOT_EPISUB)
+                self._counters.add(Ordinary.NOT_EPISUB)
 
     async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
         if self._pubsub is not None and msg_forwarder == self._pubsub.my_id:
@@ -411,7 +408,7 @@ class EpisubRouter(IPubsubRouter, Service):
                 self._check_running()
             self.check_message_size(pubsub_msg)
         for side in self._sides:
-            with self._guard("publish"):
+            with self._counters.guarded("publish"):
                 await side.publish(msg_forwarder, pubsub_msg)
 
     def payload_rejected(
@@ -419,32 +416,27 @@ class EpisubRouter(IPubsubRouter, Service):
     ) -> None:
         """A copy was not accepted; `ResilientPubsub` calls it. `forged`: its author didn't sign
         it."""
-        with self._guard("payload_rejected"):
+        with self._counters.guarded("payload_rejected"):
             self._attached().payloads.reject(msg_forwarder, pubsub_msg, forged)
 
     def reader_behind(self, topic: str, dropped: int) -> None:
         """A subscription has no room; `ResilientPubsub` calls it."""
         self._attached().events.emit(ReaderBehind(topic, dropped))
 
-    def queue_taken(self, peer_id: ID) -> None:
-        """There is room in Pubsub's queue for a peer; `ResilientPubsub` calls it."""
-        with self._guard("queue_taken"):
-            self._attached().outbound.queue_taken(peer_id)
-
     def leave_out_history(self, topic: str) -> None:
         """The next `join` of `topic` is to bring nothing old; `ResilientPubsub.subscribe` calls
         it."""
         if self._offers_episub:  # Others never join.
-            self._attached().news_only.add(topic)
+            self._attached().topics.without_history.add(topic)
 
     async def join(self, topic: str) -> None:
         for side in self._sides:
-            with self._guard("join"):
+            with self._counters.guarded("join"):
                 await side.join(topic)
 
     async def leave(self, topic: str) -> None:
         for side in self._sides:
-            with self._guard("leave"):
+            with self._counters.guarded("leave"):
                 await side.leave(topic)
 
     def supports_v13_features(self, peer_id: ID) -> bool:
@@ -461,16 +453,6 @@ class EpisubRouter(IPubsubRouter, Service):
         if self._node is None:
             raise RuntimeError("the router isn't attached to a Pubsub")
         return self._node
-
-    @contextmanager
-    def _guard(self, hook: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception:
-            self._counters.add(Reason.ERROR)
-            if hook not in self._logged:
-                self._logged.add(hook)
-                logger.exception("%s failed; further failures are only counted", hook)
 
 
 def _not_subscribed(topic: str, joined: Iterable[str]) -> KeyError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,8 +21,6 @@ from episub_router.net.node import NodeParts
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PeerListener, RemotePeer
 from episub_router.publishing import largest_message
-
-logger = logging.getLogger(__name__)
 
 
 class Bridge(PeerListener):
@@ -51,7 +48,7 @@ class Bridge(PeerListener):
             params,
             extensions,
             pubsub.get_message_id,
-            note_link=node.mesh.notify,
+            note_link=node.topics.links_changed.unpark_all,
             connect_to=self._exchange.connect_to,
             is_bridged=node.payloads.subscribers,
             direct_peers=direct_peers,
@@ -61,7 +58,7 @@ class Bridge(PeerListener):
         self._gossip.attach(view)
         self._peers = node.peers
         node.peers.listen(self)
-        node.room.add_receivers(self._receivers)
+        node.room.receivers.append(self._receivers)
 
     def serves(self, peer: ID) -> bool:
         """Whether `peer` is on this side."""
@@ -95,12 +92,8 @@ class Bridge(PeerListener):
     async def _heartbeats(self) -> None:
         while True:
             await self._gossip.wait_for_work()
-            try:
+            with self._counters.guarded("a GossipSub heartbeat"):
                 await self._gossip.beat()
-            except Exception:
-                self._counters.add(Reason.ERROR)
-                if self._counters[Reason.ERROR] == 1:
-                    logger.exception("a GossipSub heartbeat failed")
             await trio.sleep(self._params.heartbeat_interval)
 
     def gossipsub_peer_added(self, peer: RemotePeer) -> None:

@@ -50,7 +50,7 @@ class ContainedGossipSub(MessageSender):
         extensions: ExtensionsState,
         message_id: Callable[[rpc_pb2.Message], bytes],
         *,
-        note_link: Callable[[], None],
+        note_link: Callable[[], object],
         connect_to: Callable[[Sequence[rpc_pb2.PeerInfo]], None],
         is_bridged: Callable[[str], object],
         direct_peers: Iterable[PeerInfo] = (),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 
 from multiaddr import Multiaddr
@@ -31,6 +32,7 @@ DIALLED_ADDRESSES = 3
 """Addresses of one peer that are tried, in turn; chosen."""
 
 
+@dataclass(eq=False)
 class AddressBook:
     """Verified signed peer records by peer id, the least recently used forgotten first; and the
     addresses that the application and its discoveries gave, which nobody signed.
@@ -40,11 +42,10 @@ class AddressBook:
     by reason.
     """
 
-    def __init__(
-        self, max_peers: int = MAX_PEERS, in_use: Callable[[bytes], bool] = lambda peer: False
-    ) -> None:
-        self._max_peers = max_peers
-        self._in_use = in_use
+    max_peers: int = MAX_PEERS
+    in_use: Callable[[bytes], bool] = lambda peer: False
+
+    def __post_init__(self) -> None:
         self._found: dict[bytes, tuple[Multiaddr, ...]] = {}
         """What the bootstrap list and discoveries said, the peer found longest ago first."""
         self._records: dict[bytes, tuple[VerifiedRecord, bytes]] = {}
@@ -82,9 +83,9 @@ class AddressBook:
         self._records[peer] = result, informant
         named = self._named.setdefault(informant, {})
         named[peer] = None
-        if len(named) > max(1, self._max_peers // INFORMANTS_SHARE):
+        if len(named) > max(1, self.max_peers // INFORMANTS_SHARE):
             self._forget_one_of(named)
-        if len(self._records) > self._max_peers:
+        if len(self._records) > self.max_peers:
             self._forget_one_of(self._records)
         return peer in self._records
 
@@ -116,7 +117,7 @@ class AddressBook:
     def _forget_one_of(self, peers: Iterable[bytes]) -> None:
         """The first that isn't in use, or else the first."""
         looked_at = list(islice(peers, _LOOKED_AT))
-        self._forget(next((peer for peer in looked_at if not self._in_use(peer)), looked_at[0]))
+        self._forget(next((peer for peer in looked_at if not self.in_use(peer)), looked_at[0]))
 
     def _forget(self, peer: bytes) -> None:
         _, informant = self._records.pop(peer)

@@ -7,7 +7,7 @@ awaited; and it doesn't exist before the peer is writable.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from libp2p.pubsub.rpc_queue import RpcQueue
@@ -43,119 +43,93 @@ class Sendable(Protocol):
 
 
 class Backlog:
-    """Two lanes of bounded length: control, and payloads, which follow it. Each keeps its order."""
+    """Three lanes of bounded length: control, payloads, which follow it, and pieces of large
+    messages behind all else. The first two keep their order. Of pieces those of the message of
+    which least is left go first."""
 
-    __slots__ = ("_control", "_max_bytes", "_max_messages", "_payloads", "_size", "pushed")
+    __slots__ = ("_control", "_max_bytes", "_most", "_payloads", "_pieces", "piece_bytes", "size")
 
     def __init__(self, max_messages: int, max_bytes: int) -> None:
         """At most `max_messages` of control, 16 times as many payloads and `max_bytes` of them."""
-        self._max_messages = max_messages
+        self._most = max_messages
         self._max_bytes = max_bytes
         self._control: deque[Sendable] = deque()
         self._payloads: deque[Sendable] = deque()
-        self._size = 0
-        self.pushed = 0
-        """How many went into Pubsub's queue so far."""
+        self._pieces: PieceTurns[tuple[str, MessageId], Sendable] = PieceTurns()
+        self.size = 0
+        """Bytes of the payloads that wait."""
+        self.piece_bytes = 0
+        """The same of pieces."""
 
     def __len__(self) -> int:
+        return self.messages + self.pieces
+
+    @property
+    def messages(self) -> int:
+        """Frames that wait, without those of pieces."""
         return len(self._control) + len(self._payloads)
 
     @property
-    def size(self) -> int:
-        """Bytes of the payloads that wait."""
-        return self._size
+    def pieces(self) -> int:
+        return len(self._pieces)
 
     def send(self, item: Sendable, queue: RpcQueue | None) -> bool:
         """Put `item` into `queue`, or keep it for later; False if there is no room here either."""
         lane = self._control if item.is_control else self._payloads
         if queue is not None and not lane and item.push_to(queue):
-            self.pushed += 1
             return True
-        most = self._max_messages * (1 if item.is_control else PAYLOADS_TO_CONTROL)
+        most = self._most * (1 if item.is_control else PAYLOADS_TO_CONTROL)
         if len(lane) >= most:
             return False
         # A message that is larger than the bound is taken when it is the only one.
-        if self._size and self._size + item.size > self._max_bytes:
+        if self.size and self.size + item.size > self._max_bytes:
             return False
         lane.append(item)
-        self._size += item.size
+        self.size += item.size
+        return True
+
+    def add_piece(
+        self, topic: str, id: MessageId, index: int, item: Sendable, more: int = 0
+    ) -> bool:
+        """Keep a piece of the message `id`, of which `more` will follow; False if there is no room.
+        One that waits already, and was asked for again, is sent once."""
+        if self.piece_bytes + item.size > MAX_LANE_BYTES:
+            return False
+        if self._pieces.put((topic, id), index, item, more):
+            self.piece_bytes += item.size
         return True
 
     def flush(self, queue: RpcQueue) -> None:
-        """Move what waits into `queue`, as far as there is room."""
+        """Move what waits into `queue`, as far as there is room; pieces as long as little else is
+        in there."""
         for lane in (self._control, self._payloads):
             while lane and lane[0].push_to(queue):
-                self.pushed += 1
-                self._size -= lane.popleft().size
+                self.size -= lane.popleft().size
+        while self._pieces and not self.messages and len(queue) < _IN_QUEUE:
+            if not self._pieces.first().push_to(queue):
+                return
+            self.piece_bytes -= self._pieces.take().size
 
-    def clear(self) -> int:
-        """Forget everything; how many that were."""
-        count = len(self)
-        self._control.clear()
-        self._payloads.clear()
-        self._size = 0
-        return count
+    def forget_pieces(self, topic: str, ids: Collection[MessageId] | None = None) -> list[Sendable]:
+        """The pieces of these messages of `topic`, or of all, are wanted no more; returns them."""
+        keys = self._pieces.messages()
+        gone = [key for key in keys if key[0] == topic and (ids is None or key[1] in ids)]
+        forgotten = self._pieces.forget(gone)
+        self.piece_bytes -= sum(item.size for item in forgotten)
+        return forgotten
 
     def keep_only(self, is_wanted: Callable[[Sendable], bool]) -> None:
-        """Forget what isn't wanted any more."""
+        """Forget the control frames and payloads that aren't wanted any more."""
         for lane in (self._control, self._payloads):
             kept = [item for item in lane if is_wanted(item)]
             lane.clear()
             lane.extend(kept)
-        self._size = sum(item.size for item in self)
-
-    def __iter__(self) -> Iterator[Sendable]:
-        yield from self._control
-        yield from self._payloads
-
-
-class PieceLane:
-    """Pieces of large messages, which wait behind all else. The message of which least is left goes
-    first, and each keeps the order of its pieces."""
-
-    __slots__ = ("_waiting", "pushed", "size")
-
-    def __init__(self) -> None:
-        self._waiting: PieceTurns[tuple[str, MessageId], Sendable] = PieceTurns()
-        self.size = 0
-        """Bytes that wait."""
-        self.pushed = 0
-        """How many went into Pubsub's queue so far."""
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def put(self, topic: str, id: MessageId, index: int, item: Sendable, more: int = 0) -> bool:
-        """Add a piece of the message `id`, of which `more` will follow; False if there is no room.
-        One that waits already, and was asked for again, is sent once."""
-        if self.size + item.size > MAX_LANE_BYTES:
-            return False
-        if self._waiting.put((topic, id), index, item, more):
-            self.size += item.size
-        return True
-
-    def flush(self, queue: RpcQueue) -> None:
-        """Move pieces into `queue`, as long as little else waits there."""
-        while self._waiting and len(queue) < _IN_QUEUE:
-            if not self._waiting.first().push_to(queue):
-                return
-            self.size -= self._waiting.take().size
-            self.pushed += 1
-
-    def forget(self, topic: str, ids: Collection[MessageId] | None = None) -> list[Sendable]:
-        """The pieces of these messages of `topic`, or of all, are wanted no more; returns them."""
-        keys = self._waiting.messages()
-        gone = [key for key in keys if key[0] == topic and (ids is None or key[1] in ids)]
-        forgotten = self._waiting.forget(gone)
-        self.size -= sum(item.size for item in forgotten)
-        return forgotten
+        self.size = sum(item.size for lane in (self._control, self._payloads) for item in lane)
 
     def clear(self) -> int:
-        """Forget everything; how many pieces that were."""
+        """Forget everything; how many that were."""
         count = len(self)
-        self._waiting.clear()
-        self.size = 0
+        for lane in (self._control, self._payloads, self._pieces):
+            lane.clear()
+        self.size = self.piece_bytes = 0
         return count

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 
 import trio
@@ -15,8 +16,8 @@ from episub_router.protocol.effects import DropReason
 logger = logging.getLogger(__name__)
 
 
-class Reason(Enum):
-    """What the router itself counts; `DropReason` and the wire's faults come on top."""
+class Ordinary(Enum):
+    """What the router counts of what goes well; a trace has all else as discards."""
 
     FRAMES_RECEIVED = "frames-received"  # Episub frames received
     FRAMES_SENT = "frames-sent"  # Episub frames that entered an outbound queue
@@ -31,6 +32,15 @@ class Reason(Enum):
     PUBLISHED = "published"  # Own messages, in topics that were joined
     NOT_EPISUB = "not-episub"
     """An RPC with control messages and no Episub frame."""
+    DIALS = "dials"  # Dials begun
+    CONNECTIONS_CLOSED = "connections-closed"  # Connections of the router's that nothing needed
+    CONTACTS_FOUND = "contacts-found"
+    """Peers that a discovery or the bootstrap list named, each time."""
+
+
+class Reason(Enum):
+    """What the router itself drops or fails at; `DropReason` and the wire's faults come on top."""
+
     FRAME_UNUSABLE = "frame-unusable"
     """A frame that can't be parsed, or without topic or sequence id."""
     BLACKLISTED = "blacklisted"  # Frames of a blacklisted peer
@@ -62,7 +72,6 @@ class Reason(Enum):
     """A peer took nothing from its queue for `stall_timeout`."""
     PEER_SILENT = "peer-silent"
     """Nothing came from a peer for so long that it was asked for a sign of life."""
-    DIALS = "dials"  # Dials begun
     DIAL_FAILED = "dial-failed"  # Dials that failed at every address
     DIAL_NO_ADDRESS = "dial-no-address"  # Peers to dial of which no address is known
     DIAL_BACKED_OFF = "dial-backed-off"  # Dials not made, since the last one failed moments before
@@ -71,10 +80,7 @@ class Reason(Enum):
     DIALS_FULL = "dials-full"  # Dials not made, with too many under way
     NO_EPISUB_STREAM = "no-episub-stream"
     """Connected, but the peer opened no Episub stream in time."""
-    CONNECTIONS_CLOSED = "connections-closed"  # Connections of the router's that nothing needed
     PINGS_FAILED = "pings-failed"  # Measurements of a round trip that failed
-    CONTACTS_FOUND = "contacts-found"
-    """Peers that a discovery or the bootstrap list named, each time."""
     DISCOVERY_FAILED = "discovery-failed"
     """A discovery raised, took too long, or answered with something that is no list."""
     DISCOVERY_UNUSABLE = "discovery-unusable"
@@ -89,33 +95,14 @@ class Reason(Enum):
     """An exception that was caught at the router's edge: a bug, ours or below us."""
 
 
-ORDINARY = frozenset(
-    {
-        Reason.FRAMES_RECEIVED,
-        Reason.FRAMES_SENT,
-        Reason.PAYLOADS_RECEIVED,
-        Reason.PAYLOADS_SENT,
-        Reason.PIECES_RECEIVED,
-        Reason.PIECES_SENT,
-        Reason.ASSEMBLED,
-        Reason.DELIVERED,
-        Reason.PUBLISHED,
-        Reason.NOT_EPISUB,
-        Reason.DIALS,
-        Reason.CONNECTIONS_CLOSED,
-        Reason.CONTACTS_FOUND,
-    }
-)
-"""Counts of what went well; a trace has all others as discards."""
-
-
 class Counters:
     """Counts by the name of a reason. Bounded: every reason is a member of some enum."""
 
-    __slots__ = ("_counts", "_listeners")
+    __slots__ = ("_counts", "_listeners", "_logged")
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
+        self._logged: set[str] = set()
         self._listeners: list[Callable[[Enum, int], None]] = []
 
     def listen(self, listener: Callable[[Enum, int], None]) -> None:
@@ -126,6 +113,18 @@ class Counters:
         self._counts[reason.value] += count
         for listener in self._listeners:
             listener(reason, count)
+
+    @contextmanager
+    def guarded(self, what: str) -> Iterator[None]:
+        """Count an exception as an ERROR, and log the first one of `what`: a bug in here must not
+        reach Pubsub, and through it the host, which would stop."""
+        try:
+            yield
+        except Exception:
+            self.add(Reason.ERROR)
+            if what not in self._logged:
+                self._logged.add(what)
+                logger.exception("%s failed; further failures are only counted", what)
 
     def __getitem__(self, reason: Enum) -> int:
         return self._counts[reason.value]
@@ -165,7 +164,7 @@ class DropLog:
 
     def counted(self, reason: Enum, count: int) -> None:
         """`count` more of `reason`."""
-        if reason in ORDINARY:
+        if isinstance(reason, Ordinary):
             return
         logger.debug("%s: %d", reason.value, count)
         advice = ADVICE.get(reason)

@@ -14,7 +14,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
 
 from episub_router.net.address_book import AddressBook
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.peers import RemotePeer
 from episub_router.protocol.messages import Disconnect, Gossip, Leave, Message
 from episub_router.protocol.piece_messages import Piece
@@ -67,7 +67,6 @@ class Framer:
         return self._book.record(peer)
 
     def own_record(self) -> bytes:
-        """This node's signed peer record."""
         now = trio.current_time()
         if now - self._own[0] >= _OWN_RECORD_AGE:
             self._own = now, env_to_send_in_RPC(self._host)[0]
@@ -127,7 +126,7 @@ class OutgoingFrame:
         if not queue.push(rpc, priority=self.is_control):
             return False
         self.peer.records_sent.note_frame_sent(trio.current_time())
-        counters.add(Reason.FRAMES_SENT)
+        counters.add(Ordinary.FRAMES_SENT)
         if not self.is_control:
-            counters.add(Reason.PIECES_SENT if self._is_piece else Reason.PAYLOADS_SENT)
+            counters.add(Ordinary.PIECES_SENT if self._is_piece else Ordinary.PAYLOADS_SENT)
         return True

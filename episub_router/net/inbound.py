@@ -14,7 +14,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.net.address_book import AddressBook
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.framer import OutgoingFrame
 from episub_router.net.large_messages import LargeMessages
 from episub_router.net.outbound import Outbound
@@ -66,7 +66,7 @@ class Inbound:
         return frame is not None
 
     def _on_frame(self, peer: RemotePeer, frame: Decoded, rpc: rpc_pb2.RPC) -> None:
-        self.counters.add(Reason.FRAMES_RECEIVED)
+        self.counters.add(Ordinary.FRAMES_RECEIVED)
         for fault in frame.faults:
             self.counters.add(fault)
         if not peer.window.accept(frame.seq):
@@ -75,7 +75,7 @@ class Inbound:
         # Each direction negotiates by itself: a peer may have chosen another protocol for its
         # stream from us.
         self.peers.note_episub(peer)
-        if self.topics.joined(frame.topic) is None:
+        if frame.topic not in self.topics.joined:
             self._answer_stranger(peer, frame)
             return
         for subject, record in frame.records:
@@ -84,12 +84,9 @@ class Inbound:
             self._refresh_subscription(peer.id, frame.topic)
         for message in frame.messages:
             admitted = self._admit(peer, frame.topic, message)
-            if isinstance(admitted, Piece | PieceAnnounce):
-                before = self.large.reports.here(frame.topic, admitted)
-                self.topics.feed(frame.topic, Received(peer.key, admitted))
-                self.large.reports.came(frame.topic, admitted, before)
-            elif admitted is not None:
-                self.topics.feed(frame.topic, Received(peer.key, admitted))
+            if admitted is not None:
+                with self.large.progress(frame.topic, admitted):
+                    self.topics.feed(frame.topic, Received(peer.key, admitted))
         if frame.hops is not None:
             self._on_payload(peer.key, frame, rpc.publish[0], frame.hops)
 
@@ -120,23 +117,23 @@ class Inbound:
             if refusal is not None:
                 return None
         elif isinstance(message, Piece):
-            self.counters.add(Reason.PIECES_RECEIVED)
+            self.counters.add(Ordinary.PIECES_RECEIVED)
         elif isinstance(message, PiecePrune):
             self._forget_pieces(peer, topic, message.source)
         return message
 
     def _forget_pieces(self, peer: RemotePeer, topic: str, source: SourceId) -> None:
         """`peer` is no child any more: what still waits for it would keep others waiting."""
-        machine = self.topics.joined(topic)
-        if machine is not None and machine.pieces is not None and peer.pieces:
+        machine = self.topics.machine(topic)
+        if machine is not None and machine.pieces is not None and peer.backlog.pieces:
             transfers = machine.pieces.transfers.of_source(source)
             ids = [transfer.preamble.id for transfer in transfers]
-            for item in peer.pieces.forget(topic, ids):
+            for item in peer.backlog.forget_pieces(topic, ids):
                 if isinstance(item, OutgoingFrame) and isinstance(item.messages[0], Piece):
                     machine.pieces.not_sent(item.messages[0], peer.key)
 
     def _on_payload(self, peer: bytes, frame: Decoded, payload: rpc_pb2.Message, hops: int) -> None:
-        self.counters.add(Reason.PAYLOADS_RECEIVED)
+        self.counters.add(Ordinary.PAYLOADS_RECEIVED)
         try:
             message_id = self.pubsub.get_message_id(payload)
         except Exception:

@@ -1,10 +1,11 @@
-"""From a message to signed pieces, and back to the message: all that needs keys and Pubsub."""
+"""From a message to signed pieces, and back to the message: all that needs keys and Pubsub; and how
+far large messages have come, for the readers of a topic's events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +13,20 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router.net.counters import Counters, Reason
-from episub_router.net.large_progress import LargeReports
+from episub_router.net.counters import Counters, Ordinary, Reason
+from episub_router.net.events import LargeProgress, LargeSent, TopicEvents
+from episub_router.net.peers import PeerListener, RemotePeer
+from episub_router.net.topics import JoinedTopic
 from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
-from episub_router.protocol.piece_messages import Preamble
-from episub_router.protocol.pieces.cutting import MAX_SIZE, cut, joined
+from episub_router.protocol.messages import Message
+from episub_router.protocol.piece_messages import Piece, PieceAnnounce, Preamble
+from episub_router.protocol.pieces.cutting import cut, joined
+from episub_router.protocol.pieces.transfers import Transfer
+from episub_router.protocol.types import MessageId, PeerId
+from episub_router.publishing import MessageTooLarge
 from episub_router.util.bounded import put_last
+from episub_router.util.message_size import message_size
 from episub_router.wire import (
     Authorship,
     has_key_for_preambles,
@@ -32,27 +40,38 @@ _MAX_VERIFIED = 1024
 """Preambles known to be signed, so that the copies of each neighbour cost no check; chosen: many
 times what is under way."""
 
+STEPS = 16
+"""Reports on one message beside the first; chosen: what a bar shows."""
 
-class LargeMessages:
-    """Cuts this node's large messages, checks others' preambles, and puts messages together."""
+_MAX_FOLLOWED = 64
+"""Messages of this node, the last ones; chosen: as many as may be under way in a topic."""
 
-    def __init__(
-        self, pubsub: Pubsub, counters: Counters, reports: LargeReports, threshold: int, most: int
-    ) -> None:
-        """Messages of `threshold` bytes and more are cut (0: none), up to `most` taken."""
-        self._pubsub = pubsub
-        self._counters = counters
-        self.reports = reports
-        self.threshold = threshold
-        self.max_size = min(most, MAX_SIZE)
+
+@dataclass(eq=False)
+class LargeMessages(PeerListener):
+    """Cuts this node's large messages, checks others' preambles, puts messages together, and
+    reports each step of a message once."""
+
+    pubsub: Pubsub
+    counters: Counters
+    events: TopicEvents
+    joined: Mapping[str, JoinedTopic]
+    threshold: int
+    """Bytes of messages that are cut, and of longer ones; 0: none."""
+    max_size: int
+    """Bytes of messages that are taken at most."""
+
+    def __post_init__(self) -> None:
         self._verified: dict[tuple[str, bytes], Preamble] = {}
+        self._sent: dict[tuple[str, MessageId], dict[PeerId, None]] = {}
+        """The neighbours that were sent all of each message of our own."""
 
     @cached_property
     def _cuts(self) -> bool:
         """Whether this node signs its messages, with a key that preambles may have, and their ids
         don't depend on their data."""
-        key = self._pubsub.sign_key
-        if not self._pubsub.strict_signing or key is None:
+        key = self.pubsub.sign_key
+        if not self.pubsub.strict_signing or key is None:
             return False
         message = rpc_pb2.Message(from_id=b"author", seqno=bytes(8), data=b"data", topicIDs=["t"])
         return is_for_preambles(key.get_public_key()) and self._has_bare_id(message)
@@ -61,28 +80,38 @@ class LargeMessages:
         """Whether a message of this node is to be cut, as far as can be told before it is made."""
         return 0 < self.threshold <= size and len(topics) == 1 and self._cuts
 
-    def goes_in_pieces(self, message: rpc_pb2.Message, size: int) -> bool:
-        """Whether `message`, which this node publishes, is to be cut: it is large and signed, and
-        others can tell its id from its author, seqno and topic."""
-        return self.may_cut(message.topicIDs, size) and self._has_bare_id(message)
+    def goes_in_pieces(self, message: rpc_pb2.Message) -> bool:
+        """Whether `message` of this node is to be cut: it is large and signed, others can tell its
+        id from its author, seqno and topic, and this node is in the topic. Raises MessageTooLarge
+        if even the pieces would be too many."""
+        size = message_size(message)
+        if (
+            not self.may_cut(message.topicIDs, size)
+            or message.topicIDs[0] not in self.joined
+            or not self._has_bare_id(message)
+        ):
+            return False
+        if size > self.max_size:
+            raise MessageTooLarge(size, self.max_size, "pieces", "max_message_size")
+        return True
 
-    def cut(self, message: rpc_pb2.Message, id: bytes, size: int) -> PublishInPieces | None:
+    def cut(self, message: rpc_pb2.Message, id: bytes) -> PublishInPieces | None:
         """`message` in pieces; None if it is to go whole."""
-        if size > self.max_size or not self.goes_in_pieces(message, size):
+        if not self.goes_in_pieces(message):
             return None
         topic, author, seqno = message.topicIDs[0], message.from_id, message.seqno
         unsigned, pieces = cut(id, source_id(author), message.SerializeToString())
-        envelope = sign_preamble(self._pubsub.sign_key, topic, unsigned, author, seqno)
+        envelope = sign_preamble(self.pubsub.sign_key, topic, unsigned, author, seqno)
         preamble = replace(unsigned, envelope=envelope)
-        self.reports.published(topic, preamble)
-        return PublishInPieces(preamble, pieces, message, size)
+        self.published(topic, preamble)
+        return PublishInPieces(preamble, pieces, message, message_size(message))
 
     def refusal(self, topic: str, preamble: Preamble) -> Reason | None:
         """Why `preamble` isn't taken, counted; None if the author that it names signed it, and the
         message may be so large."""
         reason = self._refusal(topic, preamble)
         if reason is not None:
-            self._counters.add(reason)
+            self.counters.add(reason)
         return reason
 
     def _refusal(self, topic: str, preamble: Preamble) -> Reason | None:
@@ -109,15 +138,15 @@ class LargeMessages:
         message = self._put_together(topic, whole)
         if message is None:
             # Its author signed something else; those that passed it on couldn't tell.
-            self._counters.add(Reason.MESSAGE_MISMATCHED)
+            self.counters.add(Reason.MESSAGE_MISMATCHED)
             return
-        self._counters.add(Reason.ASSEMBLED)
+        self.counters.add(Ordinary.ASSEMBLED)
         peer: Any = whole.peer
-        take_assembled = getattr(self._pubsub, "take_assembled", None)
+        take_assembled = getattr(self.pubsub, "take_assembled", None)
         if take_assembled is not None:
             take_assembled(ID(peer), message)
-        elif not self._pubsub.topic_ids.isdisjoint(message.topicIDs):
-            self._pubsub.manager.run_task(self._pubsub.push_msg, ID(peer), message)
+        elif not self.pubsub.topic_ids.isdisjoint(message.topicIDs):
+            self.pubsub.manager.run_task(self.pubsub.push_msg, ID(peer), message)
 
     def _put_together(self, topic: str, whole: Assembled) -> rpc_pb2.Message | None:
         envelope = whole.preamble.envelope
@@ -128,20 +157,68 @@ class LargeMessages:
             if (
                 list(message.topicIDs) == [topic]
                 and (message.from_id, message.seqno) == (envelope.author, envelope.seqno)
-                and self._pubsub.get_message_id(message) == whole.preamble.id
+                and self.pubsub.get_message_id(message) == whole.preamble.id
             ):
                 return message
         return None
 
+    # How far messages have come
+
+    @contextmanager
+    def progress(self, topic: str, message: Message) -> Iterator[None]:
+        """Report a step of a message where a preamble or a piece, acted on in here, makes one."""
+        if not isinstance(message, Piece | PieceAnnounce):
+            yield
+            return
+        id = message.id if isinstance(message, Piece) else message.preamble.id
+        transfer = self._transfer(topic, id)
+        before = -1 if transfer is None else transfer.have.bit_count()
+        yield
+        transfer = self._transfer(topic, id)
+        if transfer is None or (topic, id) in self._sent:
+            return
+        preamble, here = transfer.preamble, transfer.have.bit_count()
+        envelope: Any = preamble.envelope
+        is_step = STEPS * here // preamble.count > STEPS * before // preamble.count
+        if is_step and isinstance(envelope, Authorship):
+            received = min(here * preamble.piece_size, preamble.size)
+            source = ID(envelope.author)
+            self.events.emit(LargeProgress(topic, _bytes(id), source, received, preamble.size))
+
+    def published(self, topic: str, preamble: Preamble) -> None:
+        """This node publishes a message in pieces."""
+        put_last(self._sent, (topic, preamble.id), {}, _MAX_FOLLOWED)
+        self.events.emit(LargeSent(topic, _bytes(preamble.id), preamble.size, 0))
+
+    def pieces_sent(self, peer: RemotePeer) -> None:
+        for (topic, id), peers in self._sent.items():
+            transfer = self._transfer(topic, id)
+            if transfer is not None and peer.key not in peers and not transfer.lacked_by(peer.key):
+                peers[peer.key] = None
+                size = transfer.preamble.size
+                self.events.emit(LargeSent(topic, _bytes(id), size, len(peers)))
+
+    def _transfer(self, topic: str, id: MessageId) -> Transfer | None:
+        joined = self.joined.get(topic)
+        pieces = None if joined is None else joined.machine.pieces
+        return None if pieces is None else pieces.transfers.get(id)
+
+    # Ids
+
     def _has_bare_id(self, message: rpc_pb2.Message) -> bool:
         bare = self._bare_id(message.topicIDs[0], message.from_id, message.seqno)
         with suppress(Exception):
-            return bare is not None and bare == self._pubsub.get_message_id(message)
+            return bare is not None and bare == self.pubsub.get_message_id(message)
         return False
 
     def _bare_id(self, topic: str, author: bytes, seqno: bytes) -> bytes | None:
         """The id of a message of which only this is known; None if the function needs more."""
         bare = rpc_pb2.Message(from_id=author, seqno=seqno, topicIDs=[topic])
         with suppress(Exception):
-            return self._pubsub.get_message_id(bare)
+            return self.pubsub.get_message_id(bare)
         return None
+
+
+def _bytes(id: Any) -> bytes:
+    """A message's id, as the driver knows it."""
+    return bytes(id)

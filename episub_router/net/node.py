@@ -24,23 +24,21 @@ from episub_router.net.connections.dialer import Dialer
 from episub_router.net.connections.idle import IdleConnections
 from episub_router.net.connections.ping import Pinger
 from episub_router.net.connections.silence import SilenceWatch
-from episub_router.net.counters import ORDINARY, Counters, DropLog
+from episub_router.net.counters import Counters, DropLog, Ordinary
 from episub_router.net.discovery.bootstrap import Bootstrap
 from episub_router.net.discovery.rendezvous import Discovery, Rendezvous
 from episub_router.net.events import TopicEvents
 from episub_router.net.framer import Framer
 from episub_router.net.inbound import Inbound
 from episub_router.net.large_messages import LargeMessages
-from episub_router.net.large_progress import LargeReports
 from episub_router.net.outbound import Outbound
 from episub_router.net.params import RouterParams
 from episub_router.net.payloads import Payloads
 from episub_router.net.peers import PeerTable
 from episub_router.net.publish_room import PublishRoom
-from episub_router.net.topics import Mesh, TopicDriver, is_in_a_view
+from episub_router.net.topics import JoinedTopic, TopicDriver, is_in_a_view
 from episub_router.protocol.hyparview import CONTACTS_ASKED
 from episub_router.protocol.params import EpisubParams
-from episub_router.protocol.topic import Topic
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.overlay import OverlayTrace
 from episub_router.wire.leave_proof import sign_leave
@@ -68,35 +66,32 @@ class NodeParts:
         self.host = host = pubsub.host
         me = pubsub.my_id.to_bytes()
         threshold = params.broadcast.piece_threshold
-        machines: dict[str, Topic] = {}
+        joined: dict[str, JoinedTopic] = {}
         self.counters = counters
-        self.news_only: set[str] = set()
-        """Topics that the application is about to join, and wants no history of."""
         counters.listen(DropLog().counted)
         self.peers = peers = PeerTable(pubsub, router_params, counters, offers_episub=offers_episub)
         self.events = TopicEvents()
-        self.mesh = Mesh(host.get_network(), self.events)
-        self._bootstrap = Bootstrap(me, bootstrap, self.mesh.neighbors, self.events)
-        self.book = AddressBook(in_use=partial(is_in_a_view, machines))
+        self._bootstrap = Bootstrap(me, bootstrap, joined, self.events)
+        self.book = AddressBook(in_use=partial(is_in_a_view, joined))
         for peer, addresses in self._bootstrap.addresses.items():
             self.book.found(peer, addresses)
         self.framer = Framer(host, self.book, counters)
         silence = SilenceWatch(host, peers)
         self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
         self._pinger = Pinger(host, counters)
-        reports = LargeReports(self.events, machines)
-        large = LargeMessages(pubsub, counters, reports, threshold, router_params.max_message_size)
+        most = router_params.max_message_size
+        self.large = large = LargeMessages(pubsub, counters, self.events, joined, threshold, most)
         self.topics = TopicDriver(
             me,
             params,
-            machines,
+            joined,
             rng=rng,
             counters=counters,
             peers=peers,
             outbound=self.outbound,
             pinger=self._pinger,
-            large=large,
-            mesh=self.mesh,
+            assembled=large.take,
+            network=host.get_network(),
             events=self.events,
             group_of=self._group_of,
             may_ban=may_ban,
@@ -107,7 +102,7 @@ class NodeParts:
             pubsub, counters, self.book, peers, self.topics, self.outbound, large
         )
         self.room = PublishRoom(router_params, large.may_cut, self.topics.query)
-        self.room.add_receivers(self.payloads.receivers)
+        self.room.receivers.append(self.payloads.receivers)
         self._dialer = Dialer(pubsub, peers, router_params, counters, self.book)
         self._idle = IdleConnections(host, peers, counters)
         sources = [*([self._bootstrap] if bootstrap else []), *discovery]
@@ -116,12 +111,11 @@ class NodeParts:
             me, sources, counters, seed, self.book, self.events, self.topics.contacts_found
         )
         # They are notified in this order: the topics' machines before what waits is sent.
-        for part in (self.topics, self._bootstrap, self.outbound, self._dialer, reports):
+        for part in (self.topics, self._bootstrap, self.outbound, self._dialer, large):
             peers.listen(part)
 
     def trace_to(self, trace: NodeTrace) -> None:
-        """Trace what happens here."""
-        overlay = OverlayTrace(trace, ORDINARY)
+        overlay = OverlayTrace(trace, Ordinary)
         self.topics.trace = overlay
         self.outbound.trace = trace
         self.counters.listen(overlay.counted)
@@ -152,12 +146,10 @@ class NodeParts:
         """Enter the overlay of `topic` through connected subscribers, and where they are too few
         to check one another, through the bootstrap list; discovery may find more."""
         self.payloads.fanout.leave(topic)
-        self.mesh.join(topic)
         contacts = [peer.to_bytes() for peer in self.payloads.subscribers(topic)]
         if len(contacts) < CONTACTS_ASKED:
             contacts += self._bootstrap.addresses
-        self.topics.join(topic, tuple(contacts), topic not in self.news_only)
-        self.news_only.discard(topic)
+        self.topics.join(topic, tuple(contacts))
         self.rendezvous.join(topic)
 
     async def leave(self, topic: str) -> None:
@@ -166,7 +158,6 @@ class NodeParts:
         self.outbound.forget_topic(topic)
         self.topics.leave(topic, proof)
         self.rendezvous.leave(topic)
-        self.mesh.leave(topic)
 
     def _group_of(self, peer: Any) -> str | None:
         """The prefix that peers of one owner are likely to share with `peer`, if it is known."""

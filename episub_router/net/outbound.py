@@ -1,11 +1,11 @@
-"""What is to be sent: into Pubsub's queues, or into backlogs that follow as there is room."""
+"""What is to be sent: into Pubsub's queues, or into backlogs that follow as these are emptied."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import trio
-from libp2p.peer.id import ID
+from libp2p.pubsub.pb.rpc_pb2 import RPC
 from libp2p.pubsub.rpc_queue import RpcQueue
 
 from episub_router.net.backlog import Sendable
@@ -19,17 +19,8 @@ from episub_router.protocol.piece_messages import Piece
 from episub_router.trace.node import NodeTrace
 
 FLUSH_INTERVAL = 0.01
-"""Seconds between two looks for room of a publisher that waits; chosen: Pubsub's queue can't be
-awaited, and 32 frames in 10 ms exceed a core's rate."""
-
-PIECE_INTERVAL = 0.002
-"""Seconds between two looks for room for what waits, where Pubsub doesn't say that it took
-something: of pieces two wait in its queue. Chosen: with pieces of 16 KiB that is up to 130 Mbit/s
-for one peer."""
-
-NOTIFIED_INTERVAL = 0.5
-"""Seconds likewise, where it does. Chosen: only should a queue take the place of another one, which
-is still being emptied, without a word."""
+"""Seconds between two looks for room of a publisher that waits; chosen: 32 frames in 10 ms exceed a
+core's rate."""
 
 _OPEN = (PeerState.WRITABLE, PeerState.INTERRUPTED)
 
@@ -53,11 +44,6 @@ class Outbound(PeerListener):
     """Is notified of payloads that go out, and looks when the queues are looked at."""
 
     def __post_init__(self) -> None:
-        self._waiting: dict[bytes, RemotePeer] = {}
-        """Peers with a queue that is full, and something that waits for room in it."""
-        self._has_waiting = trio.Event()
-        self.flush_interval = PIECE_INTERVAL
-        """Seconds between two looks for room."""
         self._sent = trio.Event()
         """Set when something is sent."""
         self.trace: NodeTrace | None = None
@@ -93,7 +79,7 @@ class Outbound(PeerListener):
         self.peers.note_use(peer)
         is_open = peer.side is PeerSide.EPISUB and peer.state in _OPEN and not peer.stalled
         frame = OutgoingFrame(peer, topic, (piece,), self.framer)
-        if not is_open or not peer.pieces.put(topic, piece.id, piece.index, frame, more):
+        if not is_open or not peer.backlog.add_piece(topic, piece.id, piece.index, frame, more):
             self.counters.add(Reason.PIECE_LANE_FULL if is_open else Reason.UNDELIVERABLE)
             return False
         self._flush(peer, amid=True)
@@ -102,7 +88,7 @@ class Outbound(PeerListener):
     def pieces_handed_over(self, peer: RemotePeer) -> None:
         """All pieces for `peer` that one step of the machine asked for were given to
         `send_piece`: until then it counts them as sent that are yet to come."""
-        if not peer.pieces:
+        if not peer.backlog.pieces:
             self.peers.note_pieces_sent(peer)
 
     def send_rpc(self, peer: RemotePeer, rpc: Sendable) -> bool:
@@ -112,13 +98,6 @@ class Outbound(PeerListener):
             return self._put(peer, rpc, queue)
         self.counters.add(Reason.BACKLOG_FULL)
         return False
-
-    def queue_taken(self, peer_id: ID) -> None:
-        """Pubsub took something out of its queue for a peer: put in what waits."""
-        self.flush_interval = NOTIFIED_INTERVAL
-        peer = self.peers.known(peer_id)
-        if peer is not None and (peer.backlog or peer.pieces):
-            self._flush(peer)
 
     def peer_writable(self, peer: RemotePeer) -> None:
         """Learn its record while the peerstore has it, and send what was held for it."""
@@ -132,72 +111,62 @@ class Outbound(PeerListener):
             return not isinstance(item, OutgoingFrame) or item.topic != topic or item.says_goodbye
 
         for peer in self.peers:
-            peer.pieces.forget(topic)
+            peer.backlog.forget_pieces(topic)
             if peer.backlog:
                 peer.backlog.keep_only(is_wanted)
-
-    def most_queued(self) -> int:
-        """The most messages that wait for one peer, here and in Pubsub's queue; a peer that takes
-        nothing doesn't count."""
-        most = 0
-        for peer in self.peers:
-            queue = self.peers.queue(peer)
-            if queue is not None and not peer.stalled:
-                most = max(most, len(queue) + len(peer.backlog) + len(peer.pieces))
-        return most
 
     async def wait_for_room(self, most: int) -> None:
         """Wait until no peer has more than `most` messages waiting, or `stall_timeout` is over."""
         with trio.move_on_after(self.params.stall_timeout):
-            while self.most_queued() > most:  # noqa: ASYNC110 (Pubsub's queues can't be awaited)
+            while any(self._queued(peer) > most for peer in self.peers):  # noqa: ASYNC110
                 await trio.sleep(FLUSH_INTERVAL)
 
-    async def run(self) -> None:
-        """Empty backlogs as there is room, and watch for peers that take nothing, until
-        cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._flush_all)
-            nursery.start_soon(self._watch_queues)
+    def _queued(self, peer: RemotePeer) -> int:
+        """Messages that wait here and in Pubsub's queue; one that takes nothing doesn't count."""
+        queue = None if peer.stalled else self.peers.queue(peer)
+        return 0 if queue is None else len(queue) + len(peer.backlog)
 
     def _put(self, peer: RemotePeer, item: Sendable, queue: RpcQueue | None) -> bool:
         """Put `item` into `queue`, or into the backlog."""
-        peer.watched = True
-        self._sent.set()
-        if not peer.backlog.send(item, queue):
+        if queue is not None:
+            self._follow(peer, queue)
+        kept = peer.backlog.send(item, queue)
+        if not kept:
             self.counters.add(Reason.BACKLOG_FULL)
-            return False
-        if peer.backlog and queue is not None:
-            self._wait_for(peer)
-        return True
+        return kept
 
     def _flush(self, peer: RemotePeer, *, amid: bool = False) -> None:
-        """Move what waits for `peer` into its queue, as far as there is room; pieces come last.
-        `amid`: more of a step's are to come."""
+        """Move what waits for `peer` into its queue, as far as there is room. `amid`: more of a
+        step's pieces are to come."""
         queue = self.peers.queue(peer)
-        if queue is None or peer.state is not PeerState.WRITABLE:
+        if queue is None or peer.state is not PeerState.WRITABLE or not peer.backlog:
             return
+        self._follow(peer, queue)
+        pieces = peer.backlog.pieces
         peer.backlog.flush(queue)
-        if not peer.backlog and peer.pieces:
-            peer.pieces.flush(queue)
-            if not peer.pieces and not amid:
-                self.peers.note_pieces_sent(peer)
-        if peer.backlog or peer.pieces:
-            self._wait_for(peer)
+        if pieces and not peer.backlog.pieces and not amid:
+            self.peers.note_pieces_sent(peer)
 
-    def _wait_for(self, peer: RemotePeer) -> None:
-        self._waiting[peer.key] = peer
-        self._has_waiting.set()
+    def _follow(self, peer: RemotePeer, queue: RpcQueue) -> None:
+        """Something is sent to `peer`: look whether it takes it, and when it does, put what waits
+        into `queue`."""
+        peer.watched = True
+        self._sent.set()
+        if "pop" in vars(queue):
+            return
+        pop = queue.pop
 
-    async def _flush_all(self) -> None:
-        while True:
-            await self._has_waiting.wait()
-            await trio.sleep(self.flush_interval)
-            self._has_waiting = trio.Event()
-            waiting, self._waiting = self._waiting, {}
-            for peer in waiting.values():
+        async def pop_and_refill() -> RPC | None:
+            rpc = await pop()
+            with self.counters.guarded("sending what waits"):
+                peer.took = True
                 self._flush(peer)
+            return rpc
 
-    async def _watch_queues(self) -> None:
+        setattr(queue, "pop", pop_and_refill)  # noqa: B010 (for mypy)
+
+    async def run(self) -> None:
+        """Watch for peers that take nothing, until cancelled."""
         rest = LOOK_INTERVAL
         while True:
             due = trio.current_time() + max(rest, LOOK_INTERVAL)
@@ -226,11 +195,12 @@ class Outbound(PeerListener):
                 # py-libp2p reports no end of a connection that it cancelled while it came up.
                 self.peers.connection_closed(peer.id)
             return
-        taken = peer.backlog.pushed + peer.pieces.pushed - len(queue)
+        # It may have taken the place of one that is still being emptied.
+        self._flush(peer)
         if len(queue) == 0 and not peer.stalled:
             peer.watched = False
-        if len(queue) == 0 or taken != peer.taken:
-            peer.taken = taken
+        if len(queue) == 0 or peer.took:
+            peer.took = False
             peer.idle_looks = 0
             if peer.stalled:
                 self.peers.resume(peer)

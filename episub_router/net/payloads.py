@@ -14,14 +14,13 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.large_messages import LargeMessages
 from episub_router.net.outbound import Outbound
 from episub_router.net.peers import PeerTable, RemotePeer
 from episub_router.net.topics import TopicDriver
 from episub_router.protocol import events as ev
 from episub_router.protocol.messages import Gossip
-from episub_router.publishing import MessageTooLarge
 from episub_router.util.bounded import put_last
 from episub_router.util.message_size import message_size
 from episub_router.wire import source_id
@@ -131,37 +130,25 @@ class Payloads:
         self.fanout = Fanout(self.rng)
         self._replay = Replay()
 
-    def takes_in_pieces(self, message: rpc_pb2.Message) -> bool:
-        """Whether `message` of this node goes in pieces. Raises MessageTooLarge if even those would
-        be too many."""
-        size, limit = message_size(message), self.large.max_size
-        if not self.large.goes_in_pieces(message, size):
-            return False
-        if self.topics.joined(message.topicIDs[0]) is None:
-            return False
-        if size > limit:
-            raise MessageTooLarge(size, limit, "pieces", "max_message_size")
-        return True
-
     def publish(self, forwarder: ID, message: rpc_pb2.Message) -> None:
         """`message` is valid: our own, or the first copy of another node's."""
         id, size = self.pubsub.get_message_id(message), message_size(message)
         source, peer = source_id(message.from_id), forwarder.to_bytes()
         for topic in dict.fromkeys(message.topicIDs):
-            is_joined = self.topics.joined(topic) is not None
+            joined = self.topics.joined.get(topic)
             if peer != self._me:
-                if is_joined:
+                if joined is not None:
                     event = ev.PayloadAccepted(peer, id, message, size, source)
                     self.topics.feed(topic, event)
                 continue
-            self.counters.add(Reason.PUBLISHED)
+            self.counters.add(Ordinary.PUBLISHED)
             gossip = Gossip(id, 1, message, size)
-            if not is_joined:
+            if joined is None:
                 self._publish_fanout(topic, gossip)
                 continue
-            if not self.topics.mesh.neighbors.get(topic):
+            if not joined.neighbors:
                 self._replay.remember(topic, gossip)
-            in_pieces = self.large.cut(message, id, size)
+            in_pieces = self.large.cut(message, id)
             # Where messages have no author, a tree's id names nobody, and no two topics' are alike.
             tree = source or source_id(self._secret + self._me + topic.encode())
             self.topics.feed(topic, in_pieces or ev.Publish(id, message, size, source, tree))
@@ -179,7 +166,7 @@ class Payloads:
         """A copy of `message` was not accepted; `forged`: its author didn't sign it."""
         id = self.pubsub.get_message_id(message)
         for topic in dict.fromkeys(message.topicIDs):
-            machine = self.topics.joined(topic)
+            machine = self.topics.machine(topic)
             if machine is None:
                 continue
             # Of one in pieces the author signed what it is made of; those that passed it on
@@ -203,7 +190,7 @@ class Payloads:
 
     def receivers(self, topic: str) -> list[RemotePeer]:
         """Those that a message of ours in `topic` goes to at once."""
-        machine = self.topics.joined(topic)
+        machine = self.topics.machine(topic)
         if machine is None:
             return [self.peers[peer.to_bytes()] for peer in self.fanout.peers.get(topic, ())]
         keys: Any = dict.fromkeys(machine.broadcast.publishes_to())

@@ -17,7 +17,7 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.pubsub.rpc_queue import RpcQueue
 
-from episub_router.net.backlog import Backlog, PieceLane
+from episub_router.net.backlog import Backlog
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
 from episub_router.util.bounded import put_last
@@ -88,9 +88,9 @@ class RemotePeer:
     # What it sends, and what goes to it
     window: ReplayWindow = field(default_factory=ReplayWindow)  # sequence ids received
     records_sent: SentRecords = field(default_factory=SentRecords)  # addresses it has from us
-    pieces: PieceLane = field(default_factory=PieceLane)  # what waits for it behind `backlog`
     send_window: SendWindow = field(default_factory=SendWindow)
     """How far it may be behind with what this node publishes."""
+    waited_for_until: float = 0.0  # up to when publishers' waiting was charged to it
 
     # Dials, and connections to close
     request: trio.Event | None = None  # while it is to be made writable; set when it is
@@ -109,7 +109,7 @@ class RemotePeer:
     quiet: Quiet | None = None  # since something last came, as far as was looked
     was_reported: bool = False  # whether it was silent, and asked for a sign of life
     watched: bool = False  # whether something was sent to it since its queue was last seen empty
-    taken: int = 0  # how much it had taken from its queue when that was last looked at
+    took: bool = False  # whether it took something from its queue since that was looked at
     idle_looks: int = 0  # looks in a row at which it had taken nothing, though something was there
     stalled: bool = False  # whether it has taken nothing for `stall_timeout`
 
@@ -119,7 +119,7 @@ class RemotePeer:
     @property
     def is_needed(self) -> bool:
         """Whether it is a neighbour, or something is under way."""
-        return bool(self.topics or self.request is not None or self.backlog or self.pieces)
+        return bool(self.topics or self.request is not None or self.backlog)
 
     def next_sequence_id(self) -> int:
         """The id of the next frame; take it when the frame enters Pubsub's queue.
@@ -134,7 +134,7 @@ class RemotePeer:
         """It isn't a neighbour in `topic` any more: nothing in there waits for it, and what it was
         asked there stays without an answer."""
         self.topics.pop(topic, None)
-        self.pieces.forget(topic)
+        self.backlog.forget_pieces(topic)
         self.send_window.forget()
 
     def note_failed_dial(self, now: float) -> None:
@@ -189,6 +189,7 @@ class PeerListener:
         """`peer` is gone, or has turned out to speak Episub."""
 
 
+@dataclass(eq=False)
 class PeerTable:
     """Every remote peer's record, by the bytes of its id.
 
@@ -196,13 +197,12 @@ class PeerTable:
     being dialled, are kept; of the others the `MAX_IDLE_PEERS` used last.
     """
 
-    def __init__(
-        self, pubsub: Pubsub, params: RouterParams, counters: Counters, *, offers_episub: bool
-    ) -> None:
-        self._pubsub = pubsub
-        self._params = params
-        self._counters = counters
-        self._offers_episub = offers_episub
+    pubsub: Pubsub
+    params: RouterParams
+    counters: Counters
+    offers_episub: bool
+
+    def __post_init__(self) -> None:
         self._listeners: list[PeerListener] = []
         self._peers: dict[bytes, RemotePeer] = {}
         self._idle: dict[bytes, None] = {}
@@ -221,7 +221,7 @@ class PeerTable:
     def __getitem__(self, key: bytes) -> RemotePeer:
         peer = self._peers.get(key)
         if peer is None:
-            backlog = Backlog(self._params.backlog_frames, self._params.backlog_bytes)
+            backlog = Backlog(self.params.backlog_frames, self.params.backlog_bytes)
             peer = self._peers[key] = RemotePeer(ID(key), backlog, self._first_sequence_id)
             self._move(peer, PeerState.IDLE)
         return peer
@@ -251,14 +251,13 @@ class PeerTable:
     def queue(self, peer: RemotePeer) -> RpcQueue | None:
         """Pubsub's queue for `peer`, if it is open."""
         # A blacklisted peer loses its place in `peers` and keeps its queue.
-        if peer.id not in self._pubsub.peers:
+        if peer.id not in self.pubsub.peers:
             return None
-        queue = self._pubsub.peer_queues.get(peer.id)
+        queue = self.pubsub.peer_queues.get(peer.id)
         return None if queue is None or queue.closed else queue
 
     def is_connected(self, peer: ID) -> bool:
-        """Whether a connection to `peer` is open."""
-        return is_connected(self._pubsub.host, peer)
+        return is_connected(self.pubsub.host, peer)
 
     def protocols(self) -> dict[ID, TProtocol]:
         """What our stream to each peer negotiated."""
@@ -286,7 +285,7 @@ class PeerTable:
     def connection_closed(self, peer_id: ID) -> None:
         """A connection to `peer_id` closed, perhaps not the only one."""
         # Pubsub reports the end of a stream that it had itself, and nothing of other peers.
-        if peer_id not in self._pubsub.peers and not self.is_connected(peer_id):
+        if peer_id not in self.pubsub.peers and not self.is_connected(peer_id):
             self._depart(self[peer_id.to_bytes()])
 
     def stream_opened(self, peer_id: ID, protocol: TProtocol) -> None:
@@ -294,7 +293,7 @@ class PeerTable:
         peer = self[peer_id.to_bytes()]
         self.connection_opened(peer_id)
         peer.protocol = protocol
-        if self._offers_episub and (protocol == PROTOCOL_ID or self._has_shown_episub(peer)):
+        if self.offers_episub and (protocol == PROTOCOL_ID or self._has_shown_episub(peer)):
             self._take_to_episub(peer)
             return
         interrupted = peer.state is PeerState.INTERRUPTED
@@ -316,7 +315,7 @@ class PeerTable:
         one that shows Episub."""
         peer = self[peer_id.to_bytes()]
         if (
-            self._offers_episub
+            self.offers_episub
             and peer.side is not PeerSide.EPISUB
             and peer.state is not PeerState.IDLE
             and self._has_shown_episub(peer)
@@ -394,19 +393,18 @@ class PeerTable:
 
     def note_silence(self, peer: RemotePeer) -> None:
         """Nothing has come from `peer` for too long."""
-        self._counters.add(Reason.PEER_SILENT)
+        self.counters.add(Reason.PEER_SILENT)
         for listener in self._listeners:
             listener.peer_silent(peer)
 
     def note_pieces_sent(self, peer: RemotePeer) -> None:
-        """No piece waits for `peer` any more."""
         for listener in self._listeners:
             listener.pieces_sent(peer)
 
     def stall(self, peer: RemotePeer) -> None:
         """`peer` takes nothing from its queue: what waits for it is dropped."""
         peer.stalled = True
-        self._counters.add(Reason.PEER_STALLED)
+        self.counters.add(Reason.PEER_STALLED)
         self._discard(peer)
         if peer.state is PeerState.WRITABLE:
             self._move(peer, PeerState.CONNECTED)
@@ -414,7 +412,6 @@ class PeerTable:
                 self._notify_lost(peer)
 
     def resume(self, peer: RemotePeer) -> None:
-        """`peer` takes from its queue again."""
         peer.stalled = False
         self._open(peer)
 
@@ -427,17 +424,17 @@ class PeerTable:
 
     def note_dialled(self, peer: RemotePeer) -> None:
         """The router made the connection to `peer`, and may close it again."""
-        self._close_in(peer, self._params.idle_timeout)
+        self._close_in(peer, self.params.idle_timeout)
 
     def note_use(self, peer: RemotePeer) -> None:
         """`peer` is of use at the moment, released or not."""
         if peer.close_at is not None and not self.is_banned(peer):
-            peer.close_at = trio.current_time() + self._params.idle_timeout
+            peer.close_at = trio.current_time() + self.params.idle_timeout
 
     def release(self, peer: RemotePeer) -> None:
         """Nobody needs `peer` at the moment: close its connection soon, if it is ours."""
         if peer.close_at is not None:
-            self._close_in(peer, self._params.release_grace)
+            self._close_in(peer, self.params.release_grace)
 
     # Bans
 
@@ -507,7 +504,7 @@ class PeerTable:
         """Whether a frame or the extension said so, or the peer chose it for a stream to us."""
         peer.showed_episub = peer.showed_episub or any(
             stream.get_protocol() == PROTOCOL_ID
-            for connection in self._pubsub.host.get_network().get_connections(peer.id)
+            for connection in self.pubsub.host.get_network().get_connections(peer.id)
             for stream in connection.get_streams()
         )
         return peer.showed_episub
@@ -527,7 +524,6 @@ class PeerTable:
             listener.peer_lost(peer)
 
     def _discard(self, peer: RemotePeer) -> int:
-        count = peer.backlog.clear() + peer.pieces.clear()
-        if count:
-            self._counters.add(Reason.UNDELIVERABLE, count)
+        if count := peer.backlog.clear():
+            self.counters.add(Reason.UNDELIVERABLE, count)
         return count

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 
 import trio
 
@@ -16,7 +17,6 @@ from episub_router.net.outbound import FLUSH_INTERVAL
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import RemotePeer
 from episub_router.publishing import BacklogFull, PublishTimeout
-from episub_router.util.bounded import put_last
 from episub_router.util.keyed_locks import KeyedLocks
 from episub_router.util.params import Rate
 from episub_router.util.token_buckets import TokenBuckets
@@ -48,6 +48,7 @@ _HELD_UP = 1.0
 """Seconds after which the log says whom a message waits for; chosen."""
 
 
+@dataclass(eq=False)
 class PublishRoom:
     """Admits messages of this node, of each topic in the order in which it was asked.
 
@@ -56,34 +57,25 @@ class PublishRoom:
     which others have waited too long.
     """
 
-    def __init__(
-        self,
-        params: RouterParams,
-        may_cut: Callable[[Sequence[str], int], bool],
-        query: Callable[[str, RemotePeer], bool],
-    ) -> None:
-        """`may_cut`: whether a message of these topics and size goes in pieces. `query` asks a
-        peer for its list behind what it was sent, or returns False where it isn't a neighbour."""
-        self._params = params
-        self._may_cut = may_cut
-        self._ask = query
-        self._sources: list[Callable[[str], Iterable[RemotePeer]]] = []
+    params: RouterParams
+    may_cut: Callable[[Sequence[str], int], bool]
+    """Whether a message of these topics and size goes in pieces."""
+    query: Callable[[str, RemotePeer], bool]
+    """Asks a peer for its list behind what it was sent; False where it isn't a neighbour."""
+    receivers: list[Callable[[str], Iterable[RemotePeer]]] = field(default_factory=list)
+    """Each gives some of those that a message of a topic is pushed to."""
+
+    def __post_init__(self) -> None:
         self._turns: KeyedLocks[str] = KeyedLocks()
         """Held by the first that waits for room in a topic."""
         # Time grows back while it is spent.
-        at_once = int(_MILLISECONDS * params.stall_timeout * (1 - _WAIT_SHARE))
+        at_once = int(_MILLISECONDS * self.params.stall_timeout * (1 - _WAIT_SHARE))
         allowed = Rate(_MILLISECONDS * _WAIT_SHARE, at_once)
         self._waits: TokenBuckets[bytes] = TokenBuckets(allowed, _MAX_PEERS)
         """How long each receiver may still hold up those that keep up."""
-        self._spent_until: dict[bytes, float] = {}
-        """Up to when that was taken from it."""
         self._messages = 0
         self._bytes = 0
         """Admitted, and not in the backlogs yet."""
-
-    def add_receivers(self, receivers: Callable[[str], Iterable[RemotePeer]]) -> None:
-        """`receivers` has those that a message of a topic is pushed to."""
-        self._sources.append(receivers)
 
     @asynccontextmanager
     async def reserve(
@@ -101,7 +93,7 @@ class PublishRoom:
             self._query(topics, size, late=True)
             if timeout is not None and timeout <= 0:
                 raise BacklogFull(f"no room to publish: {self._fullest(topics)}")
-            await self._wait(topics, size, timeout or self._params.publish_timeout)
+            await self._wait(topics, size, timeout or self.params.publish_timeout)
         self._messages += 1
         self._bytes += size
         try:
@@ -129,9 +121,9 @@ class PublishRoom:
                     if len(blocking) < len(self._receivers(topics)):
                         for peer in blocking:
                             # Once, however many topics wait for it.
-                            begin = max(since, self._spent_until.get(peer.key, since))
+                            begin = max(since, peer.waited_for_until)
                             self._waits.spend(peer.key, now, _MILLISECONDS * (now - begin))
-                            put_last(self._spent_until, peer.key, now, _MAX_PEERS)
+                            peer.waited_for_until = now
         if scope.cancelled_caught:
             raise PublishTimeout(
                 f"no room to publish within {round(seconds, 3):g} s: {self._fullest(topics)}"
@@ -141,7 +133,7 @@ class PublishRoom:
         return [
             (topic, peer)
             for topic in topics
-            for source in self._sources
+            for source in self.receivers
             for peer in source(topic)
             if not peer.stalled
         ]
@@ -150,7 +142,7 @@ class PublishRoom:
         """The receivers that a message of `size` has to wait for."""
         now = trio.current_time()
         peers = [peer for _, peer in self._receivers(topics)]
-        in_pieces = self._may_cut(topics, size)
+        in_pieces = self.may_cut(topics, size)
         late = [peer for peer in peers if not self._takes(peer, size, in_pieces, now)]
         if len(late) == len(peers):
             return late
@@ -158,24 +150,24 @@ class PublishRoom:
 
     def _takes(self, peer: RemotePeer, size: int, in_pieces: bool, now: float) -> bool:
         """Whether there is room for a message of `size` to `peer`."""
-        most_bytes = _SHARE * self._params.backlog_bytes
+        backlog, most_bytes = peer.backlog, _SHARE * self.params.backlog_bytes
         if in_pieces:
             # To those that take pieces and to others: when nearly all of the last one is sent.
-            return not (self._messages or peer.backlog or peer.pieces.size > LARGE_WINDOW)
+            return not (self._messages or backlog.messages or backlog.piece_bytes > LARGE_WINDOW)
         if not self._messages and size > most_bytes:
-            return not peer.backlog
+            return not backlog.messages
         size += self._bytes
-        most = min(PUBLISH_WINDOW, self._params.backlog_frames) - self._messages
+        most = min(PUBLISH_WINDOW, self.params.backlog_frames) - self._messages
         return (
-            len(peer.backlog) < most
-            and peer.backlog.size <= most_bytes - size
+            backlog.messages < most
+            and backlog.size <= most_bytes - size
             and peer.send_window.has_room(size, now)
         )
 
     def _query(self, topics: Sequence[str], size: int, late: bool = False) -> None:
         """Query those that got much since they were queried last, a message of `size` among it; or
         those that are too `late` to get it. Pieces wait for their own room."""
-        if self._may_cut(topics, size):
+        if self.may_cut(topics, size):
             return
         now, more = trio.current_time(), size + self._bytes if late else 0
         for topic, peer in self._receivers(topics):
@@ -185,7 +177,7 @@ class PublishRoom:
             elif window.has_room(more, now):
                 continue
             if window.is_query_due(now, more):
-                if self._ask(topic, peer):
+                if self.query(topic, peer):
                     window.note_query(now)
                 else:
                     window.forget()
@@ -194,7 +186,7 @@ class PublishRoom:
         peers = [peer for _, peer in self._receivers(topics)]
         if not peers:
             return "others are waiting to publish"
-        peer = max(peers, key=lambda peer: (len(peer.backlog), peer.send_window.behind))
-        if not peer.backlog:
+        peer = max(peers, key=lambda peer: (peer.backlog.messages, peer.send_window.behind))
+        if not peer.backlog.messages:
             return f"{peer.id} may not have read the last {peer.send_window.behind:,} bytes"
-        return f"{len(peer.backlog)} messages wait for {peer.id}"
+        return f"{peer.backlog.messages} messages wait for {peer.id}"

@@ -7,12 +7,11 @@ never entered while it is working.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
@@ -22,7 +21,7 @@ from libp2p.abc import INetworkService
 from libp2p.peer.id import ID
 
 from episub_router.net.connections.ping import Pinger
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.events import (
     Alone,
     Banned,
@@ -32,7 +31,6 @@ from episub_router.net.events import (
     NeighborUp,
     TopicEvents,
 )
-from episub_router.net.large_messages import LargeMessages
 from episub_router.net.outbound import Outbound
 from episub_router.net.peers import PeerListener, PeerTable, RemotePeer
 from episub_router.protocol import effects as ef
@@ -44,8 +42,6 @@ from episub_router.protocol.plumtree.lazy_push import ANNOUNCE_WINDOW
 from episub_router.protocol.topic import Topic
 from episub_router.protocol.types import NEVER, GroupOf
 from episub_router.trace.node.overlay import OverlayTrace
-
-logger = logging.getLogger(__name__)
 
 _MESSAGES_PER_FRAME = 32
 
@@ -61,57 +57,15 @@ FIRST_ANNOUNCEMENTS = ANNOUNCE_WINDOW + 1.0
 second is for the announcement to come."""
 
 
-class Mesh:
-    """Notes links, reports them as events, and protects them from the connection manager."""
+@dataclass(eq=False, slots=True)
+class JoinedTopic:
+    """A topic that this node is in."""
 
-    def __init__(self, network: INetworkService, events: TopicEvents) -> None:
-        self._network = network
-        self._events = events
-        self.neighbors: dict[str, set[ID]] = {}
-        """The active view of each joined topic."""
-        self._alone: set[str] = set()
-        """Joined topics that have lost all neighbours."""
-        self._changed = trio.Event()
-
-    def join(self, topic: str) -> None:
-        self.neighbors.setdefault(topic, set())
-
-    def leave(self, topic: str) -> None:
-        self.neighbors.pop(topic, None)
-        self._alone.discard(topic)
-
-    def up(self, topic: str, peer: RemotePeer) -> None:
-        """`peer` became a neighbour."""
-        neighbors = self.neighbors.setdefault(topic, set())
-        neighbors.add(peer.id)
-        peer.topics[topic] = None
-        self._network.protect(peer.id, f"episub/{topic}")
-        self.notify()
-        self._events.emit(NeighborUp(topic, peer.id, len(neighbors)))
-        if len(neighbors) == 1:
-            self._events.emit(Joined(topic, peer.id, topic in self._alone))
-            self._alone.discard(topic)
-
-    def down(self, topic: str, peer: RemotePeer, reason: ef.DownReason) -> None:
-        """`peer` is a neighbour no longer."""
-        neighbors = self.neighbors.get(topic, set())
-        neighbors.discard(peer.id)
-        peer.forget_topic(topic)
-        self._network.unprotect(peer.id, f"episub/{topic}")
-        self.notify()
-        self._events.emit(NeighborDown(topic, peer.id, len(neighbors), reason))
-        if not neighbors:
-            self._alone.add(topic)
-            self._events.emit(Alone(topic))
-
-    def notify(self) -> None:
-        """A neighbour came or went, of Episub's or of gossipsub's."""
-        self._changed.set()
-        self._changed = trio.Event()
-
-    async def changed(self) -> None:
-        """Return at the next `notify`."""
-        await self._changed.wait()
+    machine: Topic
+    neighbors: set[ID] = field(default_factory=set)  # its active view
+    hops: Counter[int] = field(default_factory=Counter)  # deliveries by how far they came
+    lost_all: bool = False  # whether it had neighbours, and lost all of them
+    old_until: float = -NEVER  # until when what is announced may be old, and isn't wanted
 
 
 @dataclass(eq=False)
@@ -120,14 +74,16 @@ class TopicDriver(PeerListener):
 
     me: bytes
     params: EpisubParams
-    machines: dict[str, Topic]
+    joined: dict[str, JoinedTopic]
     rng: Random
     counters: Counters
     peers: PeerTable
     outbound: Outbound
     pinger: Pinger
-    large: LargeMessages
-    mesh: Mesh
+    assembled: Callable[[str, ef.Assembled], None]
+    """Takes a message whose pieces are all here."""
+    network: INetworkService
+    """Is asked to keep the connections of neighbours."""
     events: TopicEvents
     group_of: GroupOf
     may_ban: Callable[[str, ID], bool] | None = None
@@ -135,9 +91,10 @@ class TopicDriver(PeerListener):
 
     def __post_init__(self) -> None:
         self.trace: OverlayTrace | None = None
-        self._news_only: dict[str, float] = {}
-        """Joined topics without their history, and until when announcements may be of it."""
-        self._hops: dict[str, Counter[int]] = {}
+        self.without_history: set[str] = set()
+        """Topics whose next `join` is to bring nothing that neighbours had before."""
+        self.links_changed = trio.lowlevel.ParkingLot()
+        """To wait in until a neighbour comes or goes; gossipsub's side unparks it, too."""
         self._queue: deque[tuple[str, ev.Event | None]] = deque()
         """What is to be handled, by topic; None is the timer."""
         self._standings: dict[bytes, float] = {}
@@ -149,29 +106,37 @@ class TopicDriver(PeerListener):
         self._asleep_until = NEVER
         self._wake = trio.Event()
 
-    def joined(self, topic: str) -> Topic | None:
+    def machine(self, topic: str) -> Topic | None:
         """The machine of a topic that this node is in."""
-        return self.machines.get(topic)
+        joined = self.joined.get(topic)
+        return None if joined is None else joined.machine
+
+    def neighbors(self) -> dict[str, set[ID]]:
+        """The active view of each joined topic; other threads, too, may ask for it."""
+        return {topic: joined.neighbors for topic, joined in list(self.joined.items())}
 
     def hops(self, topic: str) -> Mapping[int, int]:
         """How many messages of `topic` were delivered after how many hops."""
-        return dict(self._hops.get(topic, {}))
+        joined = self.joined.get(topic)
+        return {} if joined is None else dict(joined.hops)
 
     # What happened
 
-    def join(self, topic: str, contacts: tuple[bytes, ...], history: bool = True) -> None:
-        """The application subscribed. `history`: whether it wants what neighbours had before."""
+    def join(self, topic: str, contacts: tuple[bytes, ...]) -> None:
+        """The application subscribed."""
+        history = topic not in self.without_history
+        self.without_history.discard(topic)
         if self._stopped:
             return
-        if not history:
-            self._news_only[topic] = NEVER
-        if topic not in self.machines:
+        if topic not in self.joined:
             self._make(topic)
+        if not history:
+            self.joined[topic].old_until = NEVER
         self.feed(topic, ev.JoinOverlay(contacts))
 
     def _make(self, topic: str) -> None:
         protected = topic in self.protected_topics
-        self.machines[topic] = Topic(
+        machine = Topic(
             self.me,
             topic,
             self.params.protected() if protected else self.params,
@@ -181,6 +146,7 @@ class TopicDriver(PeerListener):
             epoch=int(time.time()),
             may_ban=partial(self._lets_ban, topic),
         )
+        self.joined[topic] = JoinedTopic(machine)
         for key, standing in self._standings.items():
             self._queue.append((topic, ev.StandingSet(key, standing)))
         for peer in self.peers.writable():
@@ -188,30 +154,24 @@ class TopicDriver(PeerListener):
 
     def leave(self, topic: str, proof: bytes) -> None:
         """The application unsubscribed."""
-        if self.joined(topic) is None:
-            return
-        self._news_only.pop(topic, None)
-        self.feed(topic, ev.LeaveOverlay(proof))
-        del self.machines[topic]
-        self._hops.pop(topic, None)
+        if topic in self.joined:
+            self.feed(topic, ev.LeaveOverlay(proof))
+            del self.joined[topic]
 
     def may_ask(self, topic: str) -> bool:
         """Whether what is announced in `topic` now is wanted: it may be old."""
-        if trio.current_time() < self._news_only.get(topic, -NEVER):
-            return False
-        self._news_only.pop(topic, None)
-        return True
+        return trio.current_time() >= self.joined[topic].old_until
 
     def set_standing(self, peer: bytes, standing: float) -> None:
         """The application's word on `peer`, in all topics."""
         self._standings[peer] = standing
         if not standing:
             del self._standings[peer]
-        self._feed_each(self.machines, ev.StandingSet(peer, standing))
+        self._feed_each(self.joined, ev.StandingSet(peer, standing))
 
     def contacts_found(self, topic: str, contacts: tuple[bytes, ...]) -> None:
         """Peers that a discovery says are in `topic`."""
-        self.counters.add(Reason.CONTACTS_FOUND, len(contacts))
+        self.counters.add(Ordinary.CONTACTS_FOUND, len(contacts))
         self.feed(topic, ev.ContactsFound(contacts))
 
     def query(self, topic: str, peer: RemotePeer) -> bool:
@@ -223,13 +183,13 @@ class TopicDriver(PeerListener):
 
     def peer_writable(self, peer: RemotePeer) -> None:
         peer.topics_dialling.clear()
-        self._feed_each(self.machines, _connected(peer))
+        self._feed_each(self.joined, _connected(peer))
 
     def peer_lost(self, peer: RemotePeer) -> None:
-        self._feed_each(self.machines, ev.PeerDown(peer.key))
+        self._feed_each(self.joined, ev.PeerDown(peer.key))
 
     def peer_silent(self, peer: RemotePeer) -> None:
-        self._feed_each(self.machines, ev.Silent(peer.key))
+        self._feed_each(self.joined, ev.Silent(peer.key))
 
     def dial_failed(self, peer: RemotePeer) -> None:
         waiting, peer.topics_dialling = peer.topics_dialling, {}
@@ -244,13 +204,14 @@ class TopicDriver(PeerListener):
     def stop(self) -> None:
         """Forget all machines, for good. Pubsub may go on calling hooks, which do nothing then."""
         self._stopped = True
-        self.machines.clear()
-        self.mesh.neighbors.clear()
+        for topic, joined in self.joined.items():
+            for peer in joined.neighbors:
+                self.network.unprotect(peer, _tag(topic))
+        self.joined.clear()
 
     def feed(self, topic: str, event: ev.Event) -> None:
         """Hand `event` to the machine of `topic`, if there is one."""
-        self._queue.append((topic, event))
-        self._drain()
+        self._feed_each((topic,), event)
 
     def _feed_each(self, topics: Iterable[str], event: ev.Event) -> None:
         self._queue.extend((topic, event) for topic in topics)
@@ -261,7 +222,7 @@ class TopicDriver(PeerListener):
     async def run(self) -> None:
         """Fire the machines' timers, until cancelled."""
         while True:
-            deadlines = (machine.next_deadline() for machine in self.machines.values())
+            deadlines = (each.machine.next_deadline() for each in self.joined.values())
             self._asleep_until = min(deadlines, default=NEVER)
             now = trio.current_time()
             if now - self._fed_at >= _AT_REST:
@@ -270,8 +231,11 @@ class TopicDriver(PeerListener):
             with trio.move_on_at(self._asleep_until):
                 await self._wake.wait()
             now = trio.current_time()
-            due = [name for name, each in self.machines.items() if each.next_deadline() <= now]
-            self._queue.extend((name, None) for name in due)
+            self._queue.extend(
+                (name, None)
+                for name, each in self.joined.items()
+                if each.machine.next_deadline() <= now
+            )
             self._drain()
 
     # Steps and their effects
@@ -283,38 +247,33 @@ class TopicDriver(PeerListener):
         try:
             while self._queue:
                 name, event = self._queue.popleft()
-                machine = self.machines.get(name)
-                if machine is None:
+                joined = self.joined.get(name)
+                if joined is None:
                     continue
                 now = trio.current_time()
                 if event is not None:
                     self._fed_at = now
-                self._step(machine, event, now)
-                if machine.next_deadline() < self._asleep_until:
+                with self.counters.guarded("a step of a topic"):
+                    self._step(joined, event, now)
+                if joined.machine.next_deadline() < self._asleep_until:
                     self._wake.set()
         finally:
             self._busy = False
 
-    def _step(self, machine: Topic, event: ev.Event | None, now: float) -> None:
-        """Let a machine take one step. A bug in there must not reach Pubsub, and through it the
-        host, which would stop."""
-        try:
-            effects = machine.handle_timer(now) if event is None else machine.handle(event, now)
-            if self.trace is not None:
-                self.trace.stepped(machine, effects)
-            self._perform(machine, effects)
-        except Exception:
-            self.counters.add(Reason.ERROR)
-            if self.counters[Reason.ERROR] == 1:
-                logger.exception("topic %r: could not handle %r", machine.name, event)
+    def _step(self, joined: JoinedTopic, event: ev.Event | None, now: float) -> None:
+        machine = joined.machine
+        effects = machine.handle_timer(now) if event is None else machine.handle(event, now)
+        if self.trace is not None:
+            self.trace.stepped(machine, effects)
+        self._perform(joined, effects)
 
-    def _perform(self, machine: Topic, effects: list[ef.Effect]) -> None:
+    def _perform(self, joined: JoinedTopic, effects: list[ef.Effect]) -> None:
         """Perform `effects`. Control messages to one peer share a frame, pieces follow them, and
         what is released is released last, since a goodbye comes before."""
         control: dict[Any, list[Message]] = {}
         pieces: list[tuple[Any, Piece]] = []
         released: list[Any] = []
-        topic = machine.name
+        machine, topic = joined.machine, joined.machine.name
         for effect in effects:
             if isinstance(effect, ef.Send):
                 key: Any = effect.peer
@@ -328,7 +287,7 @@ class TopicDriver(PeerListener):
             elif isinstance(effect, ef.Release):
                 released.append(effect.peer)
             else:
-                self._perform_other(topic, effect)
+                self._perform_other(topic, joined, effect)
         for key, messages in control.items():
             for start in range(0, len(messages), _MESSAGES_PER_FRAME):
                 batch = tuple(messages[start : start + _MESSAGES_PER_FRAME])
@@ -343,21 +302,21 @@ class TopicDriver(PeerListener):
         for key in released:
             self.peers.release(self.peers[key])
 
-    def _perform_other(self, topic: str, effect: Any) -> None:
+    def _perform_other(self, topic: str, joined: JoinedTopic, effect: Any) -> None:
         match effect:
             case ef.Deliver(hops=hops):
-                self.counters.add(Reason.DELIVERED)
-                self._hops.setdefault(topic, Counter())[hops] += 1
+                self.counters.add(Ordinary.DELIVERED)
+                joined.hops[hops] += 1
             case ef.Dropped(reason=reason):
                 self.counters.add(reason)
                 if reason is ef.DropReason.MESSAGE_LOST:
                     self.events.emit(MessageLost(topic))
             case ef.Assembled():
-                self.large.take(topic, effect)
+                self.assembled(topic, effect)
             case _:
-                self._perform_on(topic, self.peers[effect.peer], effect)
+                self._perform_on(topic, joined, self.peers[effect.peer], effect)
 
-    def _perform_on(self, topic: str, peer: RemotePeer, effect: Any) -> None:
+    def _perform_on(self, topic: str, joined: JoinedTopic, peer: RemotePeer, effect: Any) -> None:
         match effect:
             case ef.Dial() if self.peers.is_writable(peer):
                 self._queue.append((topic, _connected(peer)))
@@ -369,15 +328,37 @@ class TopicDriver(PeerListener):
                 self.pinger.request(peer, self._rtt_measured)
             case ef.NeighborUp():
                 self.peers.note_use(peer)
-                self.mesh.up(topic, peer)
-                if self._news_only.get(topic) == NEVER:
-                    self._news_only[topic] = trio.current_time() + FIRST_ANNOUNCEMENTS
+                self._link_up(topic, joined, peer)
             case ef.NeighborDown(reason=reason):
-                self.mesh.down(topic, peer, reason)
+                self._link_down(topic, joined, peer, reason)
             case ef.Ban(seconds=seconds):
                 self.counters.add(Reason.BANS)
                 self.peers.ban(peer, seconds)
                 self.events.emit(Banned(topic, peer.id, seconds))
+
+    def _link_up(self, topic: str, joined: JoinedTopic, peer: RemotePeer) -> None:
+        joined.neighbors.add(peer.id)
+        peer.topics[topic] = None
+        self.network.protect(peer.id, _tag(topic))
+        self.links_changed.unpark_all()
+        self.events.emit(NeighborUp(topic, peer.id, len(joined.neighbors)))
+        if len(joined.neighbors) == 1:
+            self.events.emit(Joined(topic, peer.id, joined.lost_all))
+            joined.lost_all = False
+        if joined.old_until == NEVER:
+            joined.old_until = trio.current_time() + FIRST_ANNOUNCEMENTS
+
+    def _link_down(
+        self, topic: str, joined: JoinedTopic, peer: RemotePeer, reason: ef.DownReason
+    ) -> None:
+        joined.neighbors.discard(peer.id)
+        peer.forget_topic(topic)
+        self.network.unprotect(peer.id, _tag(topic))
+        self.links_changed.unpark_all()
+        self.events.emit(NeighborDown(topic, peer.id, len(joined.neighbors), reason))
+        if not joined.neighbors:
+            joined.lost_all = True
+            self.events.emit(Alone(topic))
 
     def _lets_ban(self, topic: str, peer: Any) -> bool:
         with suppress(Exception):  # of the application's function
@@ -385,10 +366,15 @@ class TopicDriver(PeerListener):
         return False
 
 
-def is_in_a_view(machines: Mapping[str, Topic], peer: bytes) -> bool:
+def is_in_a_view(joined: Mapping[str, JoinedTopic], peer: bytes) -> bool:
     """Whether a topic has `peer` in its active or passive view."""
-    views = [machine.membership for machine in machines.values()]
+    views = [each.machine.membership for each in joined.values()]
     return any(peer in view.active or peer in view.passive for view in views)
+
+
+def _tag(topic: str) -> str:
+    """Under which the connections of its neighbours are protected."""
+    return f"episub/{topic}"
 
 
 def _connected(peer: RemotePeer) -> ev.Connected:

@@ -11,7 +11,6 @@ from hashlib import sha256
 from libp2p.pubsub.pb.rpc_pb2 import Message
 
 from episub_router.pubsub.drops import PubsubDrop
-from episub_router.pubsub.policy import has_authorship
 from episub_router.util.message_size import has_unknown_fields
 from episub_router.wire.keys import MAX_KEY_BYTES, is_affordable
 from episub_router.wire.limits import DEFAULT_LIMITS
@@ -43,7 +42,9 @@ def fault_of(message: Message, *, authored: bool = True) -> PubsubDrop | None:
         return PubsubDrop.TOPICS_REFUSED
     if not all(map(is_topic, topics)):
         return PubsubDrop.TOPIC_UNREADABLE
-    if not authored and has_authorship(message):
+    # StrictNoSign forbids these fields, be they empty.
+    signed = (message.HasField(name) for name in ("from_id", "seqno", "signature", "key"))
+    if not authored and any(signed):
         return PubsubDrop.MESSAGE_AUTHORED
     if (
         len(message.signature) > MAX_SIGNATURE_BYTES

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -12,6 +11,7 @@ from libp2p.abc import INetStream
 from libp2p.exceptions import ParseError
 from libp2p.io.exceptions import IncompleteReadError, MessageTooLarge
 from libp2p.network.stream.exceptions import StreamReset
+from libp2p.utils.varint import decode_varint_with_size
 
 from episub_router.pubsub.window import grant_rarely
 
@@ -22,8 +22,8 @@ _SMALL = 8_192
 """Bytes: after a read of fewer, the next one waits for more to come."""
 
 _PAUSE = 0.005
-"""Seconds from one such read to the next. Chosen: each read is answered with an update of Yamux's
-window, and begins a write to each receiver; beyond 200 messages a second they share those."""
+"""Seconds from one such read to the next. Chosen: each read begins a write to each receiver, which
+messages share beyond 200 a second."""
 
 _LONGEST_LENGTH = 10
 """Bytes; a varint of 64 bits."""
@@ -37,23 +37,14 @@ class FrameOverdue(Exception):
     """A frame took too long, or others needed the room that it took."""
 
 
-@dataclass(slots=True, eq=False)
-class _Unfinished:
-    """One frame that is waited for."""
-
-    scope: trio.CancelScope
-    size: int = 0
-    """Bytes that have come."""
-
-
 class UnfinishedFrames:
     """The room that frames take up before their last byte has come."""
 
     def __init__(self, max_bytes: int, timeout: float) -> None:
         self._max_bytes = max_bytes
         self._timeout = timeout
-        self._waiting: dict[_Unfinished, None] = {}
-        """The oldest first."""
+        self._waiting: dict[trio.CancelScope, int] = {}
+        """How many bytes have come of each frame, the oldest first."""
         self.size = 0
         """Bytes, of all of them."""
 
@@ -62,26 +53,25 @@ class UnfinishedFrames:
         """Wait for the rest of a frame of which `held` bytes have come, and call what this gives
         with the length of each further piece. Raises FrameOverdue instead of waiting on."""
         with trio.move_on_after(self._timeout) as scope:
-            frame = _Unfinished(scope)
-            self._waiting[frame] = None
+            self._waiting[scope] = 0
             try:
-                self._grow(frame, held)
-                yield partial(self._grow, frame)
+                self._grow(scope, held)
+                yield partial(self._grow, scope)
             finally:
-                del self._waiting[frame]
-                self.size -= frame.size
+                size = self._waiting.pop(scope)
+                self.size -= size
         if scope.cancelled_caught:
-            raise FrameOverdue(f"{frame.size} bytes of a frame, and no more")
+            raise FrameOverdue(f"{size} bytes of a frame, and no more")
 
-    def _grow(self, frame: _Unfinished, count: int) -> None:
-        frame.size += count
+    def _grow(self, scope: trio.CancelScope, count: int) -> None:
+        self._waiting[scope] += count
         self.size += count
         excess = self.size - self._max_bytes
-        for oldest in self._waiting:
+        for oldest, size in self._waiting.items():
             if excess <= 0:
                 return
-            oldest.scope.cancel()
-            excess -= oldest.size
+            oldest.cancel()
+            excess -= size
 
 
 class FrameReader:
@@ -155,22 +145,19 @@ class FrameReader:
 
     def _cut(self) -> bytes | None:
         """A whole frame from the buffer."""
-        length = shift = 0
-        for at in range(self._start, min(len(self._buffer), self._start + _LONGEST_LENGTH)):
-            byte = self._buffer[at]
-            length |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        else:
-            if len(self._buffer) - self._start >= _LONGEST_LENGTH:
-                raise ParseError("the length of a frame doesn't end")
+        head = bytes(self._buffer[self._start : self._start + _LONGEST_LENGTH])
+        try:
+            length, size = decode_varint_with_size(head)
+        except ValueError as error:
+            raise ParseError("the length of a frame doesn't end") from error
+        if not head or head[size - 1] & 0x80:
             return None
         if length > self._max_bytes:
             raise MessageTooLarge(f"{length} bytes announced, {self._max_bytes} allowed")
-        end = at + 1 + length
+        begin = self._start + size
+        end = begin + length
         if end > len(self._buffer):
             return None
-        frame = bytes(memoryview(self._buffer)[at + 1 : end])
+        frame = bytes(memoryview(self._buffer)[begin:end])
         self._start = end
         return frame

@@ -55,49 +55,41 @@ class _Frame:
     """Whether something in it comes from no correct peer."""
 
 
+@dataclass(eq=False)
 class InboundFrames:
     """Reads frames as fast as their peer's budget of work allows."""
 
-    def __init__(
-        self,
-        pubsub: Pubsub,
-        params: PubsubParams,
-        costs: Costs,
-        validators: Validators,
-        drop: Callable[[PubsubDrop, ID, object], None],
-        refuse: Callable[[ID, Message], None],
-        authored: bool,
-    ) -> None:
-        """`drop` counts and logs, `refuse` notifies the router of an invalid message; `authored`
-        says whether messages may name their authors."""
-        self._pubsub = pubsub
-        self._costs = costs
-        self._validators = validators
-        self._count_drop = drop
-        self._refuse = refuse
-        self._authored = authored
-        self._unfinished = UnfinishedFrames(params.max_unfinished_bytes, params.frame_timeout)
+    pubsub: Pubsub
+    params: PubsubParams
+    costs: Costs
+    validators: Validators
+    drop: Callable[[PubsubDrop, ID, object], None]
+    """Counts and logs."""
+    refuse: Callable[[ID, Message], None]
+    """Notifies the router of an invalid message."""
+    authored: bool
+    """Whether messages may name their authors."""
+
+    def __post_init__(self) -> None:
+        params = self.params
+        self.unfinished = UnfinishedFrames(params.max_unfinished_bytes, params.frame_timeout)
         self._changes: TokenBuckets[ID] = TokenBuckets(params.subscription_changes, MAX_PEERS)
         self._records: dict[ID, bytes] = {}
         """The last signed record of each peer, the one that came longest ago first."""
         self.trace: NodeTrace | None = None
 
-    def reader(self, stream: INetStream) -> FrameReader:
-        """To `read` all of `stream` with."""
-        return FrameReader(stream, self._pubsub.max_inbound_rpc_size, self._unfinished)
-
     async def read(self, reader: FrameReader) -> None:
         """Act on each frame of a stream. Raises OutOfBudgetError and what else ends the stream."""
         stream = reader.stream
         peer = stream.muxed_conn.peer_id
-        while self._pubsub.manager.is_running:
+        while self.pubsub.manager.is_running:
             frame = await reader.read()
-            if self._costs.is_bankrupt(peer):
+            if self.costs.is_bankrupt(peer):
                 raise OutOfBudgetError("its faults have cost too much")
             # An honest peer may be over its budget where this node is slow. It loses nothing:
             # what it sends waits, and in the end so does the peer.
             # What is left of an older stream isn't kept so long, or many would add up.
-            if wait := self._costs.wait(peer):
+            if wait := self.costs.wait(peer):
                 with reader.waiting():
                     await trio.sleep(wait)
             else:
@@ -106,7 +98,7 @@ class InboundFrames:
             try:
                 await meter.run(self._take_frame(peer, frame, stream, taken))
             finally:
-                self._costs.charge(peer, meter.spent + _READING, is_faulty=taken.is_faulty)
+                self.costs.charge(peer, meter.spent + _READING, is_faulty=taken.is_faulty)
             for job in taken.jobs:
                 if not taken.is_faulty:
                     job.frame_work = min(meter.spent / len(taken.jobs), MOST_FRAME_WORK)
@@ -116,7 +108,7 @@ class InboundFrames:
             self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{len(frame)} bytes", taken)
             return
         rpc = RPC.FromString(frame)
-        self._validators.traffic.received[kind_of(rpc)] += len(frame)
+        self.validators.traffic.received[kind_of(rpc)] += len(frame)
         if len(frame) <= _EMPTY and not (rpc.publish or rpc.subscriptions or rpc.senderRecord):
             self._drop(PubsubDrop.FRAME_EMPTY, peer, f"{len(frame)} bytes", taken)
             return
@@ -132,14 +124,14 @@ class InboundFrames:
         self._take_subscriptions(peer, rpc, taken)
         if rpc.HasField("control"):
             try:
-                await self._pubsub.router.handle_rpc(rpc, peer)
+                await self.pubsub.router.handle_rpc(rpc, peer)
             except Exception as error:
                 self._drop(PubsubDrop.ROUTER_RAISED, peer, error, taken)
             if self.trace is not None:
                 self.trace.look_at_mesh()
         # Only now: the control message beside a payload says what it is.
         for msg in taken.refused:
-            self._refuse(peer, msg)
+            self.refuse(peer, msg)
         if stream.metric_send_channel is not None:
             await stream.metric_send_channel.send(_event(peer, rpc, len(frame)))
 
@@ -152,7 +144,7 @@ class InboundFrames:
             if excess is RecordFault.KEY_COSTLY:
                 self._drop(PubsubDrop.KEY_COSTLY, peer, "a peer record", taken)
                 return False
-            if excess is not None or not maybe_consume_signed_record(rpc, self._pubsub.host, peer):
+            if excess is not None or not maybe_consume_signed_record(rpc, self.pubsub.host, peer):
                 detail = "a peer record of another" if excess is None else excess.value
                 self._drop(PubsubDrop.RECORD_INVALID, peer, detail, taken)
                 return False
@@ -160,17 +152,13 @@ class InboundFrames:
         rpc.ClearField("senderRecord")
         return True
 
-    def fault_of(self, msg: Message) -> PubsubDrop | None:
-        """Why `msg` is to be dropped before it is validated, if it is."""
-        return fault_of(msg, authored=self._authored)
-
     def _take_messages(self, peer: ID, rpc: RPC, taken: _Frame) -> None:
         for msg in rpc.publish:
-            if self._pubsub.topic_ids.isdisjoint(msg.topicIDs):
+            if self.pubsub.topic_ids.isdisjoint(msg.topicIDs):
                 continue
-            reason = self.fault_of(msg)
+            reason = fault_of(msg, authored=self.authored)
             if reason is None:
-                job = self._validators.put(peer, msg)
+                job = self.validators.put(peer, msg)
                 if job is not None:
                     taken.jobs.append(job)
                     continue
@@ -181,11 +169,11 @@ class InboundFrames:
                 full = reason is PubsubDrop.VALIDATION_FULL
                 why = "validation queue full" if full else "validation failed"
                 self.trace.rejected(msg, peer, why)
-        self._validators.start()
+        self.validators.start()
 
     def _take_subscriptions(self, peer: ID, rpc: RPC, taken: _Frame) -> None:
         """Act on what the frame amounts to: each topic once, and only where something changes."""
-        if len(rpc.subscriptions) > self._pubsub.max_subscriptions_per_rpc:
+        if len(rpc.subscriptions) > self.pubsub.max_subscriptions_per_rpc:
             count = f"{len(rpc.subscriptions)} at once"
             self._drop(PubsubDrop.SUBSCRIPTIONS_TOO_MANY, peer, count, taken)
             return
@@ -196,16 +184,16 @@ class InboundFrames:
             else:
                 self._drop(PubsubDrop.TOPIC_UNREADABLE, peer, "a subscription", taken)
         for topic, subscribe in final.items():
-            if subscribe == (peer in self._pubsub.peer_topics.get(topic, ())):
+            if subscribe == (peer in self.pubsub.peer_topics.get(topic, ())):
                 continue
             if not self._changes.take(peer, trio.current_time()):
                 self._drop(PubsubDrop.SUBSCRIPTIONS_TOO_FAST, peer, topic, taken)
                 return
-            self._pubsub.handle_subscription(peer, RPC.SubOpts(subscribe=subscribe, topicid=topic))
+            self.pubsub.handle_subscription(peer, RPC.SubOpts(subscribe=subscribe, topicid=topic))
 
     def _drop(self, reason: PubsubDrop, peer: ID, detail: object, taken: _Frame) -> None:
         taken.is_faulty |= reason in FAULTS
-        self._count_drop(reason, peer, detail)
+        self.drop(reason, peer, detail)
 
 
 def _event(peer: ID, rpc: RPC, size: int) -> GossipsubEvent:

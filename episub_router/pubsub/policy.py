@@ -36,13 +36,3 @@ def pubsub_options(policy: SignaturePolicy | None, options: Mapping[str, Any]) -
             "every node: messages have no author and no sequence number"
         )
     return {**options, "strict_signing": signs}
-
-
-def has_authorship(message: Message) -> bool:
-    """Whether `message` has a field that StrictNoSign forbids, be it empty."""
-    return (
-        message.HasField("from_id")
-        or message.HasField("seqno")
-        or message.HasField("signature")
-        or message.HasField("key")
-    )

@@ -6,9 +6,10 @@ docs/pubsub.md has what py-libp2p 0.8.1's own class does in each case, and what 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from hashlib import blake2b
 from inspect import isawaitable, iscoroutine
@@ -25,10 +26,13 @@ from libp2p.network.exceptions import SwarmException
 from libp2p.peer.id import ID
 from libp2p.peer.peerstore import env_to_send_in_RPC
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
+from libp2p.pubsub.pubsub import ValidationCache, ValidationResult
 from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
+from libp2p.tools.timed_cache.last_seen_cache import LastSeenCache
 
-from episub_router.publishing import BackpressurePubsub
-from episub_router.pubsub.caches import SeenBefore, SeenOnce, ValidCache
+from episub_router.hooked_pubsub import HookedPubsub
+from episub_router.publishing import PublishGate, check_message_size, check_one_pubsub
+from episub_router.pubsub.acceptance import fault_of
 from episub_router.pubsub.drops import REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameOverdue, FrameReader
 from episub_router.pubsub.inbound import InboundFrames, OutOfBudgetError
@@ -44,9 +48,10 @@ from episub_router.trace.node.pushing import Pushes
 from episub_router.trace.node.queues import TracedQueues
 from episub_router.trace.tracer import Tracer
 from episub_router.util.bounded import put_last
-from episub_router.util.checks import check_type
+from episub_router.util.checks import check_seconds, check_type
 from episub_router.util.connections import is_connected
 from episub_router.util.keyed_locks import KeyedLocks
+from episub_router.util.own_readers import OwnReaders
 from episub_router.util.trio_only import check_not_asyncio
 from episub_router.wire import check_topics
 
@@ -56,8 +61,43 @@ logger = logging.getLogger(__name__)
 _VALIDATIONS_AT_ONCE = 20
 """Chosen: py-libp2p has 10, and so has a peer alone here."""
 
+_LEAST_WAIT = 0.001
+"""Seconds that a router is waited for once the readers here have taken the whole time-out."""
+
+_ENDED = {
+    MessageTooLarge: PubsubDrop.FRAME_OVERSIZED,
+    OutOfBudgetError: PubsubDrop.FRAME_UNAFFORDABLE,
+    FrameOverdue: PubsubDrop.FRAME_OVERDUE,
+    DecodeError: PubsubDrop.FRAME_MALFORMED,
+    ParseError: PubsubDrop.FRAME_MALFORMED,
+}
+"""For what a stream is reset."""
+
 _MAX_LEFT = 1024
 """Topics remembered that the application left. Chosen: ten times as many as a peer may be in."""
+
+
+class SeenBefore(Exception):
+    """Another copy of the message passed validation while this one was in it."""
+
+
+class _SeenOnce(LastSeenCache):
+    """Ids of accepted messages, of which each is added once."""
+
+    def add(self, key: bytes) -> bool:
+        """Raises SeenBefore for an id that is there."""
+        if not super().add(key):
+            raise SeenBefore
+        return True
+
+
+class _ValidCache(ValidationCache):
+    """Results of validation without failures: the next copy may have other content, come from a
+    peer that the validator trusts more, or not run into a time-out."""
+
+    def put(self, msg_id: bytes, result: ValidationResult) -> None:
+        if result.is_valid:
+            super().put(msg_id, result)
 
 
 def _nothing(*_: object) -> None:
@@ -73,7 +113,7 @@ def _validity(validator: SyncValidatorFn, forwarder: ID, msg: Message) -> bool:
     return bool(valid)
 
 
-class ResilientPubsub(BackpressurePubsub):
+class ResilientPubsub(HookedPubsub):
     """py-libp2p's `Pubsub` for any router, less the ways in which a peer can take it down.
 
     `options` are the keyword arguments of `Pubsub`. `drops` counts what was dropped, by
@@ -99,6 +139,7 @@ class ResilientPubsub(BackpressurePubsub):
         check_type("params", params, PubsubParams, optional=True)
         check_type("tracer", tracer, Tracer, optional=True)
         check_type("signature_policy", signature_policy, SignaturePolicy, optional=True)
+        check_one_pubsub(host, router.get_protocols())
         options = pubsub_options(signature_policy, options)
         self.signature_policy = signature_policy
         self.params = params or PubsubParams()
@@ -136,10 +177,11 @@ class ResilientPubsub(BackpressurePubsub):
             signature_policy is not SignaturePolicy.STRICT_NO_SIGN,
         )
         super().__init__(host, router, **{"seen_ttl": self.params.seen_ttl, **options})
+        self._own_readers = OwnReaders(cast(Any, self.subscribed_topics_send))
         self.seen_messages.stop()
-        self.seen_messages = SeenOnce(self.seen_messages.ttl, self.seen_messages.sweep_interval)
+        self.seen_messages = _SeenOnce(self.seen_messages.ttl, self.seen_messages.sweep_interval)
         old = self.validation_cache
-        self.validation_cache = ValidCache(old.ttl, old.max_size)
+        self.validation_cache = _ValidCache(old.ttl, old.max_size)
         # Pubsub begins at the second that it is made in: a node that restarts within as many
         # seconds as it published messages gives new ones the ids of old ones.
         self.counter = time.time_ns()
@@ -170,32 +212,25 @@ class ResilientPubsub(BackpressurePubsub):
                 self._announce_again(peer)
             self._greeted.add(peer)
             await self.continuously_read_stream(stream)
-            return
-        except MessageTooLarge as error:
-            self._drop(PubsubDrop.FRAME_OVERSIZED, peer, error)
-        except OutOfBudgetError as error:
-            self._drop(PubsubDrop.FRAME_UNAFFORDABLE, peer, error)
-        except FrameOverdue as error:
-            self._drop(PubsubDrop.FRAME_OVERDUE, peer, error)
-        except (DecodeError, ParseError) as error:
-            self._drop(PubsubDrop.FRAME_MALFORMED, peer, error)
-        except (IOException, RawConnError) as error:
-            logger.debug("the stream of %s ended: %r", peer, error)
-            return
         except Exception as error:
-            self._drop(PubsubDrop.STREAM_FAILED, peer, error)
+            reason = next((why for kind, why in _ENDED.items() if isinstance(error, kind)), None)
+            if reason is None and isinstance(error, IOException | RawConnError):
+                logger.debug("the stream of %s ended: %r", peer, error)
+                return
+            self._drop(reason or PubsubDrop.STREAM_FAILED, peer, error)
+            with suppress(Exception):
+                await stream.reset()
         finally:
             if not is_connected(self.host, peer):
                 self._greeted.discard(peer)
-        with suppress(Exception):
-            await stream.reset()
 
     async def continuously_read_stream(self, stream: INetStream) -> None:
         """Act on each frame of a stream, in place of the peer's older one. Raises what ends the
         stream, never what a frame asks."""
         peer = stream.muxed_conn.peer_id
         older = self._inbound.get(peer)
-        reader = self._inbound[peer] = self._frames.reader(stream)
+        reader = FrameReader(stream, self.max_inbound_rpc_size, self._frames.unfinished)
+        self._inbound[peer] = reader
         if older is not None:
             self._drop(PubsubDrop.STREAM_SUPERSEDED, peer, "it opened another")
             self.manager.run_task(older.end)
@@ -215,7 +250,7 @@ class ResilientPubsub(BackpressurePubsub):
     @property
     def validating(self) -> int:
         """Messages of peers in validation, or waiting for it."""
-        return self._validators.count
+        return len(self._validators.queue)
 
     async def run(self) -> None:
         """The service: as in `Pubsub`, with the tasks that validate messages."""
@@ -226,7 +261,7 @@ class ResilientPubsub(BackpressurePubsub):
         """Validate `msg`, which the router put together from pieces; its author answers for it."""
         if self.topic_ids.isdisjoint(msg.topicIDs):
             return
-        reason = self._frames.fault_of(msg)
+        reason = fault_of(msg, authored=self._frames.authored)
         if reason is None:
             if self._validators.put_assembled(forwarder, msg):
                 return
@@ -234,11 +269,56 @@ class ResilientPubsub(BackpressurePubsub):
         self._drop(reason, forwarder, "a message in pieces")
         self._refuse(forwarder, msg)
 
+    # Messages of this node
+
+    async def publish(
+        self,
+        topic_id: str | list[str],
+        data: bytes,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 (it raises an error of its own)
+    ) -> None:
+        """As in `Pubsub`, but wait until the router has room, if it has a say in it, and while
+        readers of this node's own subscriptions to the topics are behind and go on reading.
+
+        `timeout` is in seconds; by default the router's, `RouterParams.publish_timeout`. Raises
+        MessageTooLarge, PublishTimeout, RouterNotRunning, TypeError and ValueError, all of them
+        before the message is delivered anywhere.
+        """
+        check_not_asyncio()
+        topics = [topic_id] if isinstance(topic_id, str) else list(topic_id)
+        for topic in topics:
+            check_type("a topic", topic, str)
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(f"data must be bytes, not {type(data).__name__}")
+        if timeout is not None:
+            check_seconds("timeout", timeout)
+        since = trio.current_time()
+        if timeout != 0:
+            with trio.move_on_after(math.inf if timeout is None else timeout):
+                await self._own_readers.wait(topics)
+        # What is left of it; 0 would raise another error.
+        timeout = timeout and max(since + timeout - trio.current_time(), _LEAST_WAIT)
+        router: Any = self.router
+        gated = isinstance(router, PublishGate)
+        async with router.room_to_publish(topics, len(data), timeout) if gated else nullcontext():
+            await self.send_message(topics, bytes(data))
+
+    async def publish_nowait(self, topic_id: str | list[str], data: bytes) -> None:
+        """As `publish`, but raise BacklogFull instead of waiting for room.
+
+        It still waits for asynchronous validators of the topic.
+        """
+        await self.publish(topic_id, data, timeout=0)
+
     async def send_message(self, topics: list[str], data: bytes) -> None:
+        """Make the message and send it, whether there is room or not."""
         if self.signature_policy is SignaturePolicy.STRICT_NO_SIGN:
             await self.push_msg(self.my_id, Message(data=data, topicIDs=topics))
         else:
-            await super().send_message(topics, data)
+            await super().publish(topics, data)
+
+    # Messages of all nodes
 
     async def _push_received(self, forwarder: ID, msg: Message) -> None:
         try:
@@ -273,7 +353,8 @@ class ResilientPubsub(BackpressurePubsub):
             return False
 
     async def push_msg(self, msg_forwarder: ID, msg: Message) -> None:
-        """As in `Pubsub`, but each message id is accepted once, however many copies race."""
+        """As in `Pubsub`, but each message id is accepted once, however many copies race. Raises
+        MessageTooLarge for a message of this node that doesn't fit."""
         if self._pushes is None:
             await self._push_once(msg_forwarder, msg)
         else:
@@ -281,6 +362,9 @@ class ResilientPubsub(BackpressurePubsub):
                 await self._push_once(msg_forwarder, msg)
 
     async def _push_once(self, msg_forwarder: ID, msg: Message) -> None:
+        if msg_forwarder == self.my_id:
+            check = partial(check_message_size, rpc_size=self.max_inbound_rpc_size)
+            getattr(self.router, "check_message_size", check)(msg)
         try:
             if any(validator.is_async for validator in self.get_msg_validators(msg)):
                 content = msg.SerializeToString(deterministic=True)
@@ -401,14 +485,12 @@ class ResilientPubsub(BackpressurePubsub):
     async def handle_sending_messages(
         self, peer_id: ID, stream: INetStream, queue: RpcQueue
     ) -> None:
-        """As in `Pubsub`, with one write for what waits, after what the last stream left; a router
-        that asks for it is notified."""
-        queue_taken = getattr(self.router, "queue_taken", lambda peer: None)
+        """As in `Pubsub`, with one write for what waits, after what the last stream left."""
         left, batch = self._unsent.pop(peer_id, None), list[RPC]()
         try:
             if left is not None:  # once: the peer may have reset the last stream because of it
-                await write_all(left, stream, sent=self.traffic.sent)
-            await write_all(queue, stream, partial(queue_taken, peer_id), self.traffic.sent, batch)
+                await write_all(left, stream, self.traffic.sent, [])
+            await write_all(queue, stream, self.traffic.sent, batch)
         except Exception as error:
             logger.debug("the stream to %s ended: %r", peer_id, error)
             # In a task of trio's: the manager would make the next stream's tasks children of this
@@ -443,18 +525,19 @@ class ResilientPubsub(BackpressurePubsub):
         """As in `Pubsub`, but one after the other: two hosts that dial each other at once have two
         connections, and what was queued for the first of two streams would be lost."""
         async with self._opening.held(peer_id):
-            await self._open_peer_stream(peer_id)
-
-    async def _open_peer_stream(self, peer_id: ID) -> None:
-        if not is_connected(self.host, peer_id):
-            raise SwarmException("it has hung up")  # py-libp2p would dial it
-        if is_broken(self.peers.get(peer_id)):
-            self.lose_peer_stream(peer_id)
-        await super().open_peer_stream(peer_id)
-        if peer_id in self._resuming and peer_id in self.peers:
-            self._resuming.discard(peer_id)
-            for topic in self._topics_of(peer_id):
-                await self.router.on_peer_subscribed(peer_id, topic)
+            if not is_connected(self.host, peer_id):
+                raise SwarmException("it has hung up")  # py-libp2p would dial it
+            if is_broken(self.peers.get(peer_id)):
+                self.lose_peer_stream(peer_id)
+            await super().open_peer_stream(peer_id)
+            queue = self.peer_queues.get(peer_id)
+            if queue is not None:
+                # Made with py-libp2p's default; one that takes large messages sends them, too.
+                queue.max_message_size = self.max_inbound_rpc_size
+            if peer_id in self._resuming and peer_id in self.peers:
+                self._resuming.discard(peer_id)
+                for topic in self._topics_of(peer_id):
+                    await self.router.on_peer_subscribed(peer_id, topic)
 
     def _topics_of(self, peer: ID) -> list[str]:
         return [topic for topic, peers in self.peer_topics.items() if peer in peers]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 import trio
@@ -55,20 +56,17 @@ class Costs:
         return self._work.wait(peer, trio.current_time())
 
 
+@dataclass(eq=False)
 class Validators:
     """Validates messages of peers. What a peer's messages cost is charged to it, except for
     messages that prove new and valid: those cost nothing, and neither does their frame."""
 
-    def __init__(
-        self,
-        queue: ValidationQueue,
-        costs: Costs,
-        push: Callable[[ID, Message], Coroutine[Any, Any, None]],
-    ) -> None:
-        """`push` validates a message and passes it on. It must not raise."""
-        self._queue = queue
-        self._costs = costs
-        self._push = push
+    queue: ValidationQueue
+    costs: Costs
+    push: Callable[[ID, Message], Coroutine[Any, Any, None]]
+    """Validates a message and passes it on. It must not raise."""
+
+    def __post_init__(self) -> None:
         self.traffic = TrafficCount()
         self._assembled: deque[tuple[ID, Message]] = deque()
         self._running: dict[int, ValidationJob] = {}
@@ -97,12 +95,7 @@ class Validators:
         """Add a message; None if its forwarder's share of the queue is in use."""
         now = trio.current_time()
         job = ValidationJob(forwarder, message, message_size(message), is_charged, now)
-        return job if self._queue.put(job) else None
-
-    @property
-    def count(self) -> int:
-        """Messages in validation, or waiting for it."""
-        return len(self._queue)
+        return job if self.queue.put(job) else None
 
     def accepted(self, message: Message) -> None:
         """It is valid, and the first copy that is."""
@@ -131,17 +124,17 @@ class Validators:
         while self._assembled and self.put(*self._assembled[0], is_charged=False) is not None:
             self._assembled.popleft()
         # Not Pubsub's tasks: making one of those takes time in proportion to how many there are.
-        while self._nursery is not None and (job := self._queue.next()) is not None:
+        while self._nursery is not None and (job := self.queue.next()) is not None:
             self._nursery.start_soon(self._validate, job)
 
     async def _validate(self, job: ValidationJob) -> None:
         meter = Meter()
         self._running[id(job.message)] = job
         try:
-            await meter.run(self._push(job.forwarder, job.message))
+            await meter.run(self.push(job.forwarder, job.message))
         finally:
             del self._running[id(job.message)]
-            self._queue.done(job)
+            self.queue.done(job)
             self._charge(job, meter.spent)
         self.start()
 
@@ -150,8 +143,8 @@ class Validators:
             return
         peer = job.forwarder
         if job.accepted or job.forged:
-            self._costs.charge(peer, -job.frame_work)
+            self.costs.charge(peer, -job.frame_work)
         if job.forged:
-            self._costs.charge(peer, spent + job.frame_work, is_faulty=True)
+            self.costs.charge(peer, spent + job.frame_work, is_faulty=True)
         elif not job.accepted:
-            self._costs.charge(peer, spent)
+            self.costs.charge(peer, spent)

@@ -7,7 +7,6 @@ message costs. A peer that takes messages more slowly than they come gets them i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 from libp2p.abc import INetStream
 from libp2p.pubsub.pb.rpc_pb2 import RPC
@@ -21,24 +20,18 @@ _MOST = 32 * 1024
 
 
 async def write_all(
-    queue: RpcQueue,
-    stream: INetStream,
-    taken: Callable[[], None] = lambda: None,
-    sent: Counter[str] | None = None,
-    batch: list[RPC] | None = None,
+    queue: RpcQueue, stream: INetStream, sent: Counter[str], batch: list[RPC]
 ) -> None:
-    """Write what is put into `queue`, until it is closed; counts bytes in `sent`. Calls `taken`
-    whenever there is room in `queue` again, before the write: what it puts in is there for the next
-    one. Raises what `stream` raises; `batch` then has what was being written."""
-    sent = Counter() if sent is None else sent
-    batch = [] if batch is None else batch
+    """Write what is put into `queue`, until it is closed; counts bytes in `sent`. Raises what
+    `stream` raises; `batch` then has what was being written."""
     while (rpc := await queue.pop()) is not None:
         data = bytearray()
         while rpc is not None:
             batch.append(rpc)
-            _append(data, rpc, sent)
+            encoded = rpc.SerializeToString()
+            sent[kind_of(rpc)] += len(encoded)
+            data += encode_uvarint(len(encoded)) + encoded
             rpc = await queue.pop() if len(queue) and len(data) < _MOST else None
-        taken()
         await stream.write(bytes(data))
         batch.clear()
 
@@ -53,13 +46,6 @@ def without_state(rpc: RPC) -> RPC:
     if kept.ByteSize() and rpc.HasField("control"):
         kept.control.SetInParent()  # an Episub frame needs it
     return kept
-
-
-def _append(batch: bytearray, rpc: RPC, sent: Counter[str]) -> None:
-    data = rpc.SerializeToString()
-    sent[kind_of(rpc)] += len(data)
-    batch += encode_uvarint(len(data))
-    batch += data
 
 
 def is_broken(stream: INetStream | None) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 import trio
 
 from episub_router import EpisubRouter
-from episub_router.net.counters import Reason
+from episub_router.net.counters import Ordinary
 from tests.benchmarks.clock import computing_clock
 from tests.benchmarks.contenders import Contender
 from tests.benchmarks.scenes import (
@@ -68,7 +68,7 @@ def _dials(nodes: Sequence[Node]) -> int:
     """What the routers have dialled so far, from before the first subscription on: Episub's alone
     dial, and count it."""
     routers = [node.router for node in nodes if isinstance(node.router, EpisubRouter)]
-    return sum(router.counters().get(Reason.DIALS.value, 0) for router in routers)
+    return sum(router.counters().get(Ordinary.DIALS.value, 0) for router in routers)
 
 
 async def _note_links(nodes: Sequence[Node], start: float, linked: list[float]) -> None:

@@ -7,13 +7,13 @@ import re
 from enum import Enum
 
 from episub_router import PubsubDrop
-from episub_router.net.counters import Reason
+from episub_router.net.counters import Ordinary, Reason
 from episub_router.protocol.effects import DropReason
 from episub_router.wire import WireFault
 from episub_router.wire.peer_records import RecordFault
 
 COUNTERS: dict[str, tuple[type[Enum], ...]] = {
-    "events": (Reason, DropReason),
+    "events": (Ordinary, Reason, DropReason),
     "faults": (WireFault, RecordFault),
     "drops": (PubsubDrop,),
 }

@@ -13,7 +13,7 @@ from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router import PROTOCOL_ID, EpisubRouter, FallbackParams, ResilientPubsub
 from episub_router.fallback.extension import EpisubExtension, announces_episub
-from episub_router.net.counters import Reason
+from episub_router.net.counters import Ordinary, Reason
 from tests.fallback.mixed import (
     FLOODSUB,
     MESHSUB,
@@ -97,7 +97,7 @@ async def test_episub_nodes_that_meet_on_meshsub_13_find_each_other() -> None:
         for node in nodes:
             await node.pubsub.subscribe(TOPIC)
         await joined(nodes)
-        assert {peer for node in nodes for peer in parts(node).mesh.neighbors[TOPIC]} == {
+        assert {peer for node in nodes for peer in parts(node).topics.joined[TOPIC].neighbors} == {
             node.id for node in nodes
         }
 
@@ -111,7 +111,7 @@ async def test_on_older_versions_they_are_gossipsub_to_each_other() -> None:
         await nodes[0].pubsub.publish(TOPIC, b"hello")
         for subscription in subscriptions:
             assert [m.data for m in await receive(subscription)] == [b"hello"]
-        assert count(nodes, Reason.FRAMES_SENT) == 0
+        assert count(nodes, Ordinary.FRAMES_SENT) == 0
 
 
 async def test_a_frame_says_it_too_and_a_lost_connection_takes_it_back() -> None:
@@ -159,7 +159,7 @@ async def test_without_episub_it_is_a_gossipsub_node() -> None:
                 await node.pubsub.publish(TOPIC, b"%d" % number)
             await readers.all_have([b"0", b"1", b"2"])
         assert set(gossipsub_side(nodes[1])) == {nodes[0].id, nodes[2].id}
-        assert count(nodes[:2], Reason.FRAMES_RECEIVED) == 0
+        assert count(nodes[:2], Ordinary.FRAMES_RECEIVED) == 0
 
 
 async def test_control_of_a_blacklisted_peer_is_ignored() -> None:

@@ -121,5 +121,12 @@ class Lab:
 
 
 def pop(queue: RpcQueue) -> Any:
-    """Take one RPC out of `queue`, as Pubsub does to write it."""
-    return queue._queue.pop()
+    """Take one RPC out of `queue`, if there is one, as Pubsub does to write it."""
+    taking = queue.pop()
+    try:
+        if len(queue):
+            taking.send(None)
+    except StopIteration as taken:
+        return taken.value
+    finally:
+        taking.close()

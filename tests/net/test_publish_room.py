@@ -27,7 +27,7 @@ class Publishing:
         self._answers = answers
         self._nursery = nursery
         self.room = PublishRoom(RouterParams(), lambda *_: False, self._query)
-        self.room.add_receivers(lambda topic: answers)
+        self.room.receivers.append(lambda topic: answers)
 
     def _query(self, topic: str, peer: RemotePeer) -> bool:
         self._nursery.start_soon(self._answer, peer)
@@ -75,7 +75,7 @@ async def test_a_topic_without_room_holds_up_no_other(autojump_clock: MockClock)
     room = PublishRoom(RouterParams(), lambda *_: False, lambda *_: True)
     full, idle = receiver(b"full"), receiver(b"idle")
     full.send_window.note_sent(2**30)
-    room.add_receivers(lambda topic: [full] if topic == "full" else [idle])
+    room.receivers.append(lambda topic: [full] if topic == "full" else [idle])
 
     async def publish() -> None:
         async with room.reserve(["full"], MESSAGE, None):
@@ -98,7 +98,7 @@ async def test_a_receiver_of_several_topics_is_waited_for_as_long_as_one_of_one(
     room = PublishRoom(RouterParams(), lambda *_: False, lambda *_: True)
     slow, idle = receiver(b"slow"), receiver(b"idle")
     slow.send_window.note_sent(2**30)
-    room.add_receivers(lambda topic: [slow, idle])
+    room.receivers.append(lambda topic: [slow, idle])
     admitted = []
 
     async def publish(topic: str) -> None:

@@ -97,6 +97,21 @@ async def test_others_are_asked_for_before_we_are_provided(autojump_clock: MockC
         assert source.calls == ["find", "provide"]
 
 
+async def test_a_topic_that_was_left_before_the_service_ran_is_not_sought(
+    autojump_clock: MockClock,
+) -> None:
+    source = Directory()
+    seeker = Seeker(source)
+    seeker.rendezvous.join("left")
+    seeker.rendezvous.leave("left")
+    seeker.rendezvous.join("kept")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(seeker.rendezvous.run)
+        await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+    assert source.calls == ["find", "provide"]
+
+
 async def test_look_ups_grow_rare_and_providing_is_repeated(autojump_clock: MockClock) -> None:
     source = Directory()
     async with seeking(source):

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 import trio
+from libp2p.peer.id import ID
 from trio.testing import MockClock
 
 from episub_router import BroadcastParams, EpisubParams
-from episub_router.net.counters import Counters, Reason
-from episub_router.net.events import TopicEvents
+from episub_router.net.counters import Counters, Ordinary, Reason
+from episub_router.net.events import NeighborDown, NeighborUp, TopicEvent
 from episub_router.net.peers import PeerListener, RemotePeer
-from episub_router.net.topics import TopicDriver
+from episub_router.net.topics import JoinedTopic, TopicDriver
 from episub_router.protocol import effects as ef
 from episub_router.protocol import events as ev
 from episub_router.protocol import messages as m
-from episub_router.protocol.effects import DownReason, DropReason
+from episub_router.protocol.effects import DropReason
 from episub_router.protocol.topic import Topic
 from tests.net.fakes import Lab
 
@@ -31,6 +32,7 @@ class Recorder(PeerListener):
 
     def __init__(self) -> None:
         self.log: list[tuple[object, ...]] = []
+        self.protected: set[tuple[bytes, str]] = set()
 
     def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
         self.log.append(("dial", peer.key))
@@ -43,11 +45,16 @@ class Recorder(PeerListener):
     def release(self, peer: RemotePeer) -> None:
         self.log.append(("release", peer.key))
 
-    def up(self, topic: str, peer: RemotePeer) -> None:
-        self.log.append(("up", topic, peer.key))
+    def emit(self, event: TopicEvent) -> None:
+        if isinstance(event, NeighborUp | NeighborDown):
+            what = "up" if isinstance(event, NeighborUp) else "down"
+            self.log.append((what, event.topic, event.peer.to_bytes()))
 
-    def down(self, topic: str, peer: RemotePeer, reason: DownReason) -> None:
-        self.log.append(("down", topic, peer.key))
+    def protect(self, peer: ID, tag: str) -> None:
+        self.protected.add((peer.to_bytes(), tag))
+
+    def unprotect(self, peer: ID, tag: str) -> None:
+        self.protected.discard((peer.to_bytes(), tag))
 
     def take(self) -> list[tuple[object, ...]]:
         log, self.log = self.log, []
@@ -61,19 +68,19 @@ class Harness:
         self.lab = Lab()
         self.lab.peers.release = self.actions.release  # type: ignore[method-assign]
         unused: Any = None
-        self.machines: dict[str, Topic] = {}
+        self.joined: dict[str, JoinedTopic] = {}
         self.driver = TopicDriver(
             ME,
             EpisubParams(),
-            self.machines,
+            self.joined,
             rng=Random(1),
             counters=self.counters,
             peers=self.lab.peers,
             outbound=self.actions,
             pinger=unused,
-            large=unused,
-            mesh=self.actions,
-            events=TopicEvents(),
+            assembled=unused,
+            network=self.actions,
+            events=self.actions,
             group_of=lambda peer: None,
         )
         self.lab.peers.listen(self.driver)
@@ -173,7 +180,7 @@ async def test_events_caused_by_effects_wait_for_their_turn() -> None:
     harness.actions.send = send
     driver.feed("t", ev.Publish(b"id", None, 1))
     assert harness.actions.take() == [("send", PEER, "t", "Gossip")]
-    topic = driver.joined("t")
+    topic = driver.machine("t")
     assert topic is not None
     assert topic.broadcast.next_deadline() <= trio.current_time() + 1
 
@@ -188,7 +195,7 @@ async def test_deliveries_are_counted_by_hops() -> None:
         harness.driver.feed("t", ev.PayloadAccepted(PEER, message_id, None, 1))
         harness.driver.feed("t", ev.PayloadAccepted(PEER, message_id, None, 1))
     assert harness.driver.hops("t") == {0: 1, 2: 3}
-    assert harness.counters[Reason.DELIVERED] == 4
+    assert harness.counters[Ordinary.DELIVERED] == 4
 
 
 async def test_a_lost_peer_is_reported_to_all_topics() -> None:
@@ -225,7 +232,7 @@ async def test_of_a_topic_that_was_left_nothing_stays() -> None:
         ("send", PEER, "t", "Disconnect"),
         ("release", PEER),
     ]
-    assert harness.machines == {}
+    assert harness.joined == {}
     assert harness.driver.hops("t") == {}
 
 
@@ -245,12 +252,23 @@ async def test_a_bug_in_a_machine_is_counted_and_logged_once(
 async def test_nothing_happens_after_the_end() -> None:
     harness = Harness()
     harness.driver.join("t", ())
-    harness.actions.neighbors = {}
     harness.driver.stop()
     harness.driver.join("u", (PEER,))
     harness.make_writable(PEER)
     harness.driver.feed("t", ev.Received(PEER, REQUEST))
     assert harness.actions.take() == []
+
+
+async def test_at_the_end_no_connection_stays_protected() -> None:
+    harness = Harness()
+    for topic in ("t", "u"):
+        harness.driver.join(topic, ())
+        harness.neighbor(topic=topic)
+    assert harness.actions.protected == {(PEER, "episub/t"), (PEER, "episub/u")}
+    harness.driver.leave("u", b"")
+    assert harness.actions.protected == {(PEER, "episub/t")}
+    harness.driver.stop()
+    assert not harness.actions.protected
 
 
 async def test_drops_of_the_core_are_counted_under_its_reasons() -> None:

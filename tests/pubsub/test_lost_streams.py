@@ -154,7 +154,7 @@ async def test_the_tasks_of_superseded_streams_end_beyond_their_peers_budget() -
     async with two_nodes(Pubsub, Counting) as (a, b):
         assert isinstance(b.pubsub, Counting)
         pubsub = b.pubsub
-        pubsub._frames._costs.charge(a.id, 1000.0)
+        pubsub._frames.costs.charge(a.id, 1000.0)
         for number in range(5):
             await send(await open_new(a, b), publishing(signed(a, number, b"")))
         await eventually(lambda: pubsub.drops == {PubsubDrop.STREAM_SUPERSEDED: 5})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import trio
@@ -44,7 +45,7 @@ async def test_what_came_during_a_write_goes_out_in_the_next() -> None:
     queue, stream = RpcQueue(), Stream()
     written: Any = stream
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(write_all, queue, written)
+        nursery.start_soon(write_all, queue, written, Counter[str](), [])
         queue.push(rpc(1))
         await trio.testing.wait_all_tasks_blocked()
         for size in (2, 3, 40_000, 5, 6):
@@ -53,27 +54,6 @@ async def test_what_came_during_a_write_goes_out_in_the_next() -> None:
         await trio.testing.wait_all_tasks_blocked()
         queue.close()
     assert stream.writes == [[1], [2, 3, 40_000], [5, 6]]
-
-
-async def test_room_in_the_queue_is_notified_of_before_the_write_and_used_by_the_next() -> None:
-    queue, stream = RpcQueue(), Stream()
-    written: Any = stream
-    waiting = [4, 3, 2]
-
-    def taken() -> None:
-        while waiting and not len(queue):
-            queue.push(rpc(waiting.pop()))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(write_all, queue, written, taken)
-        queue.push(rpc(1))
-        await trio.testing.wait_all_tasks_blocked()
-        # One is being written, and the next waits for it already.
-        assert (stream.writes, len(queue), waiting) == ([[1]], 1, [4, 3])
-        stream.free.set()
-        await trio.testing.wait_all_tasks_blocked()
-        queue.close()
-    assert stream.writes == [[1], [2], [3], [4]]
 
 
 async def test_a_later_stream_repeats_messages_and_episub_frames_and_no_state() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from episub_router import EpisubRouter, ResilientPubsub
-from episub_router.net.counters import Reason
+from episub_router.net.counters import Ordinary
 from tests.hosts import Node, connect, eventually, running_nodes
 from tests.router.overlays import TOPIC, count, parts, record, router
 
@@ -25,7 +25,7 @@ async def ban(node: Node, other: Node) -> None:
 def end_ban(node: Node, other: Node) -> None:
     """As if the time of the ban had passed."""
     record(node, other).banned_until = record(node, other).dial_not_before = 0.0
-    machine = parts(node).topics.joined(TOPIC)
+    machine = parts(node).topics.machine(TOPIC)
     assert machine is not None
     machine.membership._overlay.banned_until.clear()
 
@@ -39,15 +39,15 @@ async def test_a_banned_peer_is_not_connected_while_the_ban_lasts() -> None:
             await node.pubsub.subscribe(TOPIC)
         await ban(one, two)
         # Which of them is seen first, chance decides; and both may have opened a connection.
-        await eventually(lambda: count(one, Reason.CONNECTIONS_CLOSED) >= 1)
+        await eventually(lambda: count(one, Ordinary.CONNECTIONS_CLOSED) >= 1)
         await eventually(lambda: not is_connected(one, two))
-        closed = count(one, Reason.CONNECTIONS_CLOSED)
+        closed = count(one, Ordinary.CONNECTIONS_CLOSED)
         router(one).set_standing(two.id, 0.0)
         for times in (1, 2):
             await eventually(lambda: not two.host.get_network().get_connections(one.id))
             await two.host.connect(one.info)
             await eventually(
-                lambda: count(one, Reason.CONNECTIONS_CLOSED) >= closed + times  # noqa: B023
+                lambda: count(one, Ordinary.CONNECTIONS_CLOSED) >= closed + times  # noqa: B023
             )
         assert two.id not in router(one).mesh.get(TOPIC, ())
         await eventually(lambda: not two.host.get_network().get_connections(one.id))

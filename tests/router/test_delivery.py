@@ -9,7 +9,7 @@ import trio
 from libp2p.pubsub.pb import rpc_pb2
 
 from episub_router import EpisubRouter, ResilientPubsub, SignaturePolicy
-from episub_router.net.counters import Reason
+from episub_router.net.counters import Ordinary, Reason
 from episub_router.wire import source_id
 from tests.hosts import connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import (
@@ -43,12 +43,12 @@ async def test_each_message_reaches_each_host_once_and_soon_along_a_tree(size: i
         duplicates = size
         while duplicates > size - 1:
             assert published < len(messages), f"{duplicates} duplicates of the last ten messages"
-            copies = count(nodes, Reason.PAYLOADS_SENT)
+            copies = count(nodes, Ordinary.PAYLOADS_SENT)
             for message in messages[published : published + 10]:
                 await nodes[0].pubsub.publish(TOPIC, message)
                 published += 1
                 await readers.each_has(published)
-            duplicates = count(nodes, Reason.PAYLOADS_SENT) - copies - 10 * (size - 1)
+            duplicates = count(nodes, Ordinary.PAYLOADS_SENT) - copies - 10 * (size - 1)
         await readers.all_have(messages[:published])
         assert count(nodes, Reason.ERROR) == 0
 
@@ -103,11 +103,11 @@ async def test_who_leaves_gets_nothing_and_can_come_back() -> None:
         assert TOPIC not in router(leaver).mesh
         with pytest.raises(KeyError):
             router(leaver).overlay(TOPIC)
-        received = count(leaver, Reason.PAYLOADS_RECEIVED)
+        received = count(leaver, Ordinary.PAYLOADS_RECEIVED)
         await nodes[0].pubsub.publish(TOPIC, b"while away")
         for subscription in subscriptions[:4]:
             assert [m.data for m in await receive(subscription)] == [b"while away"]
-        assert count(leaver, Reason.PAYLOADS_RECEIVED) == received
+        assert count(leaver, Ordinary.PAYLOADS_RECEIVED) == received
 
         again = await leaver.pubsub.subscribe(TOPIC)
         await joined(nodes)
@@ -167,7 +167,7 @@ async def test_a_message_that_comes_twice_during_validation_is_delivered_once() 
             node.pubsub.set_topic_validator(TOPIC, slowly, is_async_validator=True)
         for number in range(5):
             await nodes[0].pubsub.publish(TOPIC, b"%d" % number)
-        await eventually(lambda: count(nodes, Reason.DELIVERED) == 30)
+        await eventually(lambda: count(nodes, Ordinary.DELIVERED) == 30)
         assert count(nodes, Reason.ERROR) == 0
 
 
@@ -181,7 +181,7 @@ async def test_what_a_validator_rejects_is_not_forwarded() -> None:
         await nodes[0].pubsub.publish(TOPIC, b"good")
         for subscription in subscriptions[1:]:
             assert [m.data for m in await receive(subscription)] == [b"good"]
-        assert count(nodes[1:], Reason.DELIVERED) == 3
+        assert count(nodes[1:], Ordinary.DELIVERED) == 3
 
 
 async def test_sources_have_trees_of_their_own() -> None:
@@ -216,12 +216,12 @@ async def test_sources_have_trees_of_their_own() -> None:
         copies = 2 * least
         while copies > least + 1:
             assert published < 300, f"{copies} copies of the last ten messages"
-            before = count(nodes, Reason.PAYLOADS_SENT)
+            before = count(nodes, Ordinary.PAYLOADS_SENT)
             for source in (*sources, *sources, *sources, *sources, *sources):
                 await source.pubsub.publish(TOPIC, b"%d" % published)
                 published += 1
                 await readers.each_has(published)
-            copies = count(nodes, Reason.PAYLOADS_SENT) - before
+            copies = count(nodes, Ordinary.PAYLOADS_SENT) - before
         assert count(nodes, Reason.ERROR) == 0
 
 

@@ -13,7 +13,7 @@ from libp2p.peer.peerinfo import PeerInfo
 from libp2p.tools.anyio_service import background_trio_service
 
 from episub_router import DhtDiscovery
-from episub_router.net.counters import Reason
+from episub_router.net.counters import Ordinary, Reason
 from episub_router.net.discovery.dht import topic_key
 from tests.hosts import LOOPBACK, Node, eventually, running_nodes
 from tests.router.late_discovery import LateRouter
@@ -67,7 +67,7 @@ async def test_six_hosts_that_know_only_a_dht_node_deliver_to_each_other() -> No
         # records as well.
         everybody = {node.id for node in nodes}
         store = server.provider_store
-        await eventually(lambda: all(count(n, Reason.CONTACTS_FOUND) for n in nodes), patience=60)
+        await eventually(lambda: all(count(n, Ordinary.CONTACTS_FOUND) for n in nodes), patience=60)
         await eventually(
             lambda: everybody == {info.peer_id for info in store.get_providers(topic_key(TOPIC))},
             patience=60,

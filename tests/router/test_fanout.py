@@ -6,7 +6,7 @@ import pytest
 
 from episub_router import EpisubRouter
 from episub_router.net import payloads
-from episub_router.net.counters import Reason
+from episub_router.net.counters import Ordinary, Reason
 from tests.hosts import connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import TOPIC, count, joined, overlay_of, reading, router
 
@@ -37,7 +37,7 @@ async def test_a_publisher_that_has_not_joined_reaches_everybody(
         assert len(chosen) == 2
         assert chosen < {node.id for node in nodes}
         assert router(publisher).mesh == {}
-        assert count(publisher, Reason.PAYLOADS_SENT) == 20
+        assert count(publisher, Ordinary.PAYLOADS_SENT) == 20
         assert not any(publisher.id in router(node).mesh[TOPIC] for node in nodes)
 
 

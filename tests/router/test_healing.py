@@ -54,7 +54,7 @@ async def gone(dead: Node, others: list[Node]) -> None:
 async def test_a_link_that_one_side_forgot_becomes_two_sided_again(clock: MockClock) -> None:
     async with overlay_of(3) as (nodes, subscriptions):
         forgetful, other = nodes[0], nodes[1]
-        machine = parts(forgetful).topics.joined(TOPIC)
+        machine = parts(forgetful).topics.machine(TOPIC)
         assert machine is not None
         peer = other.id.to_bytes()
         machine.membership.active.remove(peer)

@@ -61,4 +61,4 @@ async def test_a_gossipsub_node_keeps_no_word_of_what_it_never_joins() -> None:
     async with running_nodes(1, router=gossipsub_alone, pubsub_class=ResilientPubsub) as (node,):
         assert isinstance(node.pubsub, ResilientPubsub)
         await node.pubsub.subscribe(TOPIC, history=False)
-        assert not parts(node).news_only
+        assert not parts(node).topics.without_history

@@ -24,7 +24,7 @@ from episub_router import (
 )
 from episub_router.net import peers
 from episub_router.net.connections.dial_budget import BUDGET, PER_INFORMANT
-from episub_router.net.counters import Reason
+from episub_router.net.counters import Ordinary, Reason
 from episub_router.net.peers import PeerState
 from tests.hosts import PATIENCE, Node, connect, connect_all, eventually, receive, running_nodes
 from tests.router.overlays import (
@@ -160,7 +160,7 @@ async def test_only_unused_connections_that_the_router_opened_are_closed() -> No
             await other.pubsub.unsubscribe(TOPIC)
         await node.pubsub.unsubscribe(TOPIC)
         await eventually(lambda: not is_connected(node, unused))
-        await eventually(lambda: count(node, Reason.CONNECTIONS_CLOSED) > 0)
+        await eventually(lambda: count(node, Ordinary.CONNECTIONS_CLOSED) > 0)
         for other in (dialled_by_application, protected, with_stream):
             assert is_connected(node, other)
 
@@ -174,7 +174,7 @@ async def test_neighbors_stay_connected_however_idle() -> None:
         first = peer.close_at or 0.0
         await eventually(lambda: (peer.close_at or 0.0) > first + 2 * QUICK.idle_timeout)
         assert is_connected(node, other)
-        assert count(node, Reason.CONNECTIONS_CLOSED) == 0
+        assert count(node, Ordinary.CONNECTIONS_CLOSED) == 0
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -281,7 +281,7 @@ async def test_dials_for_others_do_not_hold_ours_up() -> None:
             peer = b"\x00\x24\x08\x01\x12\x20" + bytes(31) + bytes([number])
             parts(node).book.found(peer, (mute,))
             parts(node).peers.request(peers_of(node)[peer], for_others=True)
-        await eventually(lambda: count(node, Reason.DIALS) > 0)
+        await eventually(lambda: count(node, Ordinary.DIALS) > 0)
         parts(node).book.found(other.id.to_bytes(), tuple(other.info.addrs))
         parts(node).peers.request(record(node, other))
         await eventually(lambda: record(node, other).state is PeerState.WRITABLE)
@@ -296,7 +296,7 @@ async def test_a_peer_without_a_known_address_is_not_dialled() -> None:
         await eventually(lambda: count(node, Reason.DIAL_NO_ADDRESS) == 1)
         parts(node).peers.request(peer)
         await eventually(lambda: count(node, Reason.DIAL_BACKED_OFF) == 1)
-        assert count(node, Reason.DIALS) == 0
+        assert count(node, Ordinary.DIALS) == 0
 
 
 async def test_a_corrected_address_is_dialled_at_once(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -25,7 +26,7 @@ from episub_router import (
     NotJoined,
     ResilientPubsub,
 )
-from episub_router.net.counters import DropLog, Reason
+from episub_router.net.counters import DropLog, Ordinary, Reason
 from episub_router.net.events import MAX_WAITING, TopicEvents, line_on
 from episub_router.protocol.effects import DownReason
 from tests.hosts import PATIENCE, Node, connect, running_nodes
@@ -47,14 +48,14 @@ def test_neighbours_are_read_while_another_thread_joins_topics() -> None:
     """As the metrics and an asyncio loop read them."""
     router = EpisubRouter()
     ResilientPubsub(new_host(), router)
-    neighbors = cast(Any, router._attached().mesh.neighbors)
+    joined = cast(Any, router._attached().topics.joined)
 
     class Joining:
         def __iter__(self) -> Iterator[ID]:
-            neighbors[f"topic {len(neighbors)}"] = set()
+            joined[f"topic {len(joined)}"] = SimpleNamespace(neighbors=set())
             return iter([SOMEBODY])
 
-    neighbors[TOPIC] = Joining()
+    joined[TOPIC] = SimpleNamespace(neighbors=Joining())
     assert router.mesh[TOPIC] == {SOMEBODY}
 
 
@@ -187,7 +188,7 @@ async def test_one_line_for_each_kind_of_drop_and_minute(
         for _ in range(3):
             for _ in range(100):
                 drops.counted(Reason.BACKLOG_FULL, 1)
-            drops.counted(Reason.FRAMES_SENT, 1)
+            drops.counted(Ordinary.FRAMES_SENT, 1)
             drops.counted(Reason.REPLAYED, 2)
             mock_clock.jump(61)
     debug = [r.getMessage() for r in caplog.records if r.levelno == logging.DEBUG]

@@ -190,7 +190,7 @@ async def test_what_can_not_be_published() -> None:
         publish: Any = node.pubsub.publish
         with pytest.raises(TypeError, match="data must be bytes, not str"):
             await publish("news", "hello")
-        with pytest.raises(TypeError, match="a topic must be a str, not bytes: b'news'"):
+        with pytest.raises(TypeError, match="a topic must be a str, not bytes"):
             await publish([b"news"], b"hello")
         with pytest.raises(ValueError, match="a topic must take 1 to 1024 bytes of UTF-8, not 10"):
             await publish("n" * 1025, b"hello")

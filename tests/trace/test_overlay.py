@@ -6,7 +6,7 @@ from pathlib import Path
 
 from libp2p.peer.id import ID
 
-from episub_router.net.counters import ORDINARY, Counters, Reason
+from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.overlay import OverlayTrace
 from episub_router.trace.reading import TraceFile
@@ -19,9 +19,9 @@ def test_what_went_well_is_no_discard(tmp_path: Path) -> None:
     with Tracer(path) as tracer:
         counters = Counters()
         node = NodeTrace(tracer, ID(b"me"), "episub", lambda message: message.seqno)
-        counters.listen(OverlayTrace(node, ORDINARY).counted)
-        counters.add(Reason.CONTACTS_FOUND, 2)
-        counters.add(Reason.DELIVERED)
+        counters.listen(OverlayTrace(node, Ordinary).counted)
+        counters.add(Ordinary.CONTACTS_FOUND, 2)
+        counters.add(Ordinary.DELIVERED)
         counters.add(Reason.DISCOVERY_UNUSABLE, 3)
     with TraceFile(path) as file:
         discards = [event.discard for event in good(file) if event.HasField("discard")]

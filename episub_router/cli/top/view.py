@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from episub_router.net.counters import ADVICE, Reason
+from episub_router.net.counters import ADVICE, Ordinary, Reason
 from episub_router.snapshot import OverlaySnapshot
 
 NEWS = 6
@@ -46,10 +46,10 @@ class View:
         counts = {
             "messages": self._messages,
             "bytes": self._bytes,
-            "copies": overlay.counters.get(Reason.PAYLOADS_RECEIVED.value, 0),
-            "pushed": overlay.counters.get(Reason.PAYLOADS_SENT.value, 0),
-            "frames in": overlay.counters.get(Reason.FRAMES_RECEIVED.value, 0),
-            "frames out": overlay.counters.get(Reason.FRAMES_SENT.value, 0),
+            "copies": overlay.counters.get(Ordinary.PAYLOADS_RECEIVED.value, 0),
+            "pushed": overlay.counters.get(Ordinary.PAYLOADS_SENT.value, 0),
+            "frames in": overlay.counters.get(Ordinary.FRAMES_RECEIVED.value, 0),
+            "frames out": overlay.counters.get(Ordinary.FRAMES_SENT.value, 0),
         }
         if self._before is not None:
             at, before = self._before

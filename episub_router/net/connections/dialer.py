@@ -7,7 +7,9 @@ over once that is so, or has failed; every request ends in one of the two.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from dataclasses import dataclass
+from math import inf
+from typing import Any, TypeAlias
 
 import trio
 from libp2p.abc import IHost
@@ -21,7 +23,7 @@ from episub_router.addresses import is_circuit
 from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
 from episub_router.net.connections.circuits import dial_circuit, relay_of
 from episub_router.net.connections.dial_budget import DialBudget, one_of_each_host
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PROTOCOL_ID, PeerListener, PeerTable, RemotePeer
 from episub_router.util.load_aware import Pace, load_aware
@@ -53,24 +55,22 @@ _EXPLAINED = {
 }
 """What the reasons mean that come without an error."""
 
+_Request: TypeAlias = tuple[RemotePeer, trio.Event, bool]
+"""Whom to make writable, what is set when that is so, and whether others asked for it."""
 
+
+@dataclass(eq=False)
 class Dialer(PeerListener):
     """Dials a few peers at a time, and leaves those alone for a while that failed."""
 
-    def __init__(
-        self,
-        pubsub: Pubsub,
-        peers: PeerTable,
-        params: RouterParams,
-        counters: Counters,
-        book: AddressBook,
-    ) -> None:
-        self._pubsub = pubsub
-        self._host: IHost = pubsub.host
-        self._peers = peers
-        self._params = params
-        self._counters = counters
-        self._book = book
+    pubsub: Pubsub
+    peers: PeerTable
+    params: RouterParams
+    counters: Counters
+    book: AddressBook
+
+    def __post_init__(self) -> None:
+        self._host: IHost = self.pubsub.host
         self._budget = DialBudget()
         self._limiter = trio.CapacityLimiter(1)
         """As many dials at a time as the event loop keeps up with, up to `DIALS_AT_ONCE`."""
@@ -79,21 +79,18 @@ class Dialer(PeerListener):
         from them, or made-up addresses could take all."""
         self._allow(_FEWEST)
         self._under_way = 0
-        self._nursery: trio.Nursery | None = None
+        self._wanted, self._requests = trio.open_memory_channel[_Request](inf)
+        """Bound: one request for each peer."""
 
     async def run(self) -> None:
-        """Host the dials until cancelled."""
+        """Serve requests until cancelled."""
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            for peer in self._peers:
-                if peer.request is not None:
-                    nursery.start_soon(self._serve, peer, peer.request, False)
-            await trio.sleep_forever()
+            async for request in self._requests:
+                nursery.start_soon(self._serve, *request)
 
     def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
-        """Make `peer` writable."""
-        if self._nursery is not None and peer.request is not None:
-            self._nursery.start_soon(self._serve, peer, peer.request, for_others)
+        if peer.request is not None:
+            self._wanted.send_nowait((peer, peer.request, for_others))
 
     async def _serve(self, peer: RemotePeer, writable: trio.Event, for_others: bool) -> None:
         if writable.is_set():
@@ -107,18 +104,18 @@ class Dialer(PeerListener):
             self._under_way -= 1
         if writable.is_set():
             return
-        self._counters.add(reason)
+        self.counters.add(reason)
         peer.dial_error = _EXPLAINED.get(reason) or peer.dial_error
-        self._peers.dial_failed(peer)
+        self.peers.dial_failed(peer)
 
     async def _make_writable(
         self, peer: RemotePeer, writable: trio.Event, for_others: bool
     ) -> Reason:
         """Return when `writable` is set, or why it isn't."""
         seconds = STREAM_TIMEOUT
-        if self._peers.is_connected(peer.id):
+        if self.peers.is_connected(peer.id):
             # Pubsub may have given up. Where it hasn't, the stock class would open a second stream.
-            if getattr(self._pubsub, "opens_one_stream", False):
+            if getattr(self.pubsub, "opens_one_stream", False):
                 seconds = _HELD
         else:
             if self._under_way > _MAX_REQUESTS:
@@ -141,7 +138,7 @@ class Dialer(PeerListener):
             # A peer that had no pubsub yet when the connection came up is never registered by
             # itself.
             async with load_aware(STREAM_TIMEOUT):
-                await self._pubsub.ensure_peer_stream(peer.id, STREAM_TIMEOUT)
+                await self.pubsub.ensure_peer_stream(peer.id, STREAM_TIMEOUT)
         if not writable.is_set():
             peer.note_failed_dial(trio.current_time())
         return Reason.NO_EPISUB_STREAM
@@ -151,7 +148,7 @@ class Dialer(PeerListener):
         async with load_aware(seconds) as seen:
             while (
                 not writable.is_set()
-                and self._peers.is_connected(target)
+                and self.peers.is_connected(target)
                 and self._may_speak_episub(target)
             ):
                 with trio.move_on_after(_LOOK_AGAIN):
@@ -169,27 +166,27 @@ class Dialer(PeerListener):
 
     async def _connect(self, peer: RemotePeer) -> Reason | None:
         """Returns why there is no connection, if there is none."""
-        if self._peers.is_connected(peer.id):
+        if self.peers.is_connected(peer.id):
             return None
         addresses = self._known_addresses(peer)
         if not addresses or peer.id == self._host.get_id():
             return Reason.DIAL_NO_ADDRESS
-        informant = self._book.informant(peer.key)
+        informant = self.book.informant(peer.key)
         if informant:
             # The host may be a third party: a made-up record can name many of its ports.
             if informant != peer.key:
                 addresses = one_of_each_host(addresses)
             if not self._budget.take(informant, addresses, trio.current_time()):
                 return Reason.DIAL_UNAFFORDABLE
-        self._counters.add(Reason.DIALS)
-        peer.dialled_until = trio.current_time() + STREAM_TIMEOUT + self._params.dial_timeout
-        deadline = trio.current_time() + self._params.dial_timeout
+        self.counters.add(Ordinary.DIALS)
+        peer.dialled_until = trio.current_time() + STREAM_TIMEOUT + self.params.dial_timeout
+        deadline = trio.current_time() + self.params.dial_timeout
         for tried, address in enumerate(addresses):
             # What one leaves of its part, the next ones have.
-            left = max(deadline - trio.current_time(), self._params.dial_timeout / len(addresses))
+            left = max(deadline - trio.current_time(), self.params.dial_timeout / len(addresses))
             seconds = left / (len(addresses) - tried)
             await self._try(peer, address, seconds, once=informant is not None)
-            if self._peers.is_connected(peer.id):
+            if self.peers.is_connected(peer.id):
                 break
         else:
             return Reason.DIAL_FAILED
@@ -216,7 +213,7 @@ class Dialer(PeerListener):
                     # `connect` dials the first TCP address of the peerstore, refuses for a minute
                     # what failed, and lets all addresses of the peer expire in two minutes.
                     if is_circuit(address):
-                        relay = self._peers[relay_of(address).peer_id.to_bytes()]
+                        relay = self.peers[relay_of(address).peer_id.to_bytes()]
                         relay.dialled_until = peer.dialled_until
                         await dial_circuit(self._host, address, peer.id, dial)
                     else:
@@ -230,7 +227,7 @@ class Dialer(PeerListener):
     def _known_addresses(self, peer: RemotePeer) -> list[Multiaddr]:
         """Ours first, then those that the host has from elsewhere, without repetition; through
         relays last."""
-        known = dict.fromkeys(self._book.addresses(peer.key))
+        known = dict.fromkeys(self.book.addresses(peer.key))
         with suppress(PeerStoreError):
             known.update(dict.fromkeys(self._host.get_peerstore().addrs(peer.id)))
         return sorted(known, key=is_circuit)[:DIALLED_ADDRESSES]

@@ -7,8 +7,7 @@ another topic has protected it. What else the application or the remote side ope
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
@@ -23,7 +22,7 @@ from episub_router.net.connections.closing import close_within, write_whole
 from episub_router.net.connections.kernel import notice_silence, receive_ahead, socket_below
 from episub_router.net.connections.moved import MovedPeers
 from episub_router.net.connections.ping import PING_PROTOCOL
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import Counters, Ordinary
 from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
 
 _CLOSE_TIMEOUT = 5.0
@@ -38,38 +37,38 @@ _IGNORED = frozenset(
 """Our own streams, and those that every connection has now and then."""
 
 
+@dataclass(eq=False)
 class IdleConnections:
     """Closes connections that were released, or that nothing has used for a while."""
 
-    def __init__(self, host: IHost, peers: PeerTable, counters: Counters) -> None:
-        self._host = host
-        self._peers = peers
-        self._counters = counters
+    host: IHost
+    peers: PeerTable
+    counters: Counters
 
     async def run(self) -> None:
         """Close what is due, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
-                changed = self._peers.close_due_changed
-                ours = [(peer.close_at, peer) for peer in self._peers if peer.close_at is not None]
+                changed = self.peers.close_due_changed
+                ours = [(peer.close_at, peer) for peer in self.peers if peer.close_at is not None]
                 with trio.move_on_at(min((at for at, _ in ours), default=float("inf"))):
                     await changed.wait()
                 now = trio.current_time()
-                for peer in self._peers:
+                for peer in self.peers:
                     if peer.close_at is None or peer.close_at > now:
                         continue
-                    if self._peers.is_banned(peer):
+                    if self.peers.is_banned(peer):
                         peer.close_at = None
-                        if not self._host.get_network().is_protected(peer.id):
+                        if not self.host.get_network().is_protected(peer.id):
                             nursery.start_soon(self._close, peer)
                     elif peer.is_needed or self._is_used_by_others(peer.id):
-                        self._peers.note_use(peer)
+                        self.peers.note_use(peer)
                     else:
                         peer.close_at = None
                         nursery.start_soon(self._close, peer)
 
     def _is_used_by_others(self, target: ID) -> bool:
-        network = self._host.get_network()
+        network = self.host.get_network()
         if network.is_protected(target):
             return True
         return any(
@@ -80,39 +79,35 @@ class IdleConnections:
         )
 
     async def _close(self, peer: RemotePeer) -> None:
-        for connection in list(self._host.get_network().get_connections(peer.id)):
+        for connection in list(self.host.get_network().get_connections(peer.id)):
             await close_within(connection, _CLOSE_TIMEOUT)
-        self._counters.add(Reason.CONNECTIONS_CLOSED)
+        self.counters.add(Ordinary.CONNECTIONS_CLOSED)
 
 
+@dataclass(eq=False)
 class ConnectionNotifee(INotifee):
-    """Pubsub reports departures only of peers that it has a stream to; the host reports all."""
+    """Pubsub reports departures only of peers that it has a stream to; the host reports all.
+    Connections break when the other end has been silent for `silence_timeout` seconds."""
 
-    def __init__(
-        self,
-        peers: PeerTable,
-        guard: Callable[[str], AbstractContextManager[None]],
-        silence_timeout: float,
-    ) -> None:
-        """`guard` catches what a notification raises, under its name. Connections break when the
-        other end has been silent for `silence_timeout` seconds."""
-        self._peers = peers
-        self._guard = guard
-        self._silence_timeout = silence_timeout
+    peers: PeerTable
+    counters: Counters
+    silence_timeout: float
+
+    def __post_init__(self) -> None:
         self._moved = MovedPeers()
 
     async def connected(self, network: INetwork, conn: INetConn) -> None:
-        with self._guard("connected"):
-            probed = notice_silence(conn.muxed_conn, self._silence_timeout)
+        with self.counters.guarded("connected"):
+            probed = notice_silence(conn.muxed_conn, self.silence_timeout)
             write_whole(conn.muxed_conn)
             receive_ahead(conn.muxed_conn)
             outbound = _is(conn, Direction.OUTBOUND)
-            self._peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
+            self.peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
             await self._moved.connected(network, conn)
 
     async def disconnected(self, network: INetwork, conn: INetConn) -> None:
-        with self._guard("disconnected"):
-            self._peers.connection_closed(conn.muxed_conn.peer_id)
+        with self.counters.guarded("disconnected"):
+            self.peers.connection_closed(conn.muxed_conn.peer_id)
             _give_back_slot(network, conn)
 
     async def _ignored(self, *_: Any, **__: Any) -> None:

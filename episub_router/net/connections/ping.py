@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import trio
@@ -27,13 +28,11 @@ PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
 _PING_LENGTH = 32
 
 PINGS_PER_SECOND = 4.0
-"""Over all topics; chosen: a ping costs 5 ms of CPU, so 2 % of a core."""
+"""Over all topics; chosen: a ping costs 5 ms of CPU, so 2 % of a core; and RTTs that are measured
+side by side disturb each other."""
 
 _TIMEOUT = 2.0
 """Seconds; chosen: above any RTT that is worth knowing."""
-
-_CONCURRENCY = 4
-"""Streams; chosen: RTTs measured side by side disturb each other."""
 
 _MAX_REQUESTS = 64
 """Peers measured or waiting for it; requests beyond fail at once; chosen."""
@@ -67,26 +66,27 @@ async def measure_rtt(host: IHost, peer: ID) -> float:
         raise
 
 
+@dataclass(eq=False)
 class Pinger:
     """Answers each request with a round trip: the kernel's at once. Others are measured within a
     budget, and wait for it; requests for a peer that is being measured share its measurement."""
 
-    def __init__(self, host: IHost, counters: Counters) -> None:
-        self._host = host
-        self._counters = counters
-        self._next = -float("inf")
-        """When the budget next allows a ping."""
+    host: IHost
+    counters: Counters
+
+    def __post_init__(self) -> None:
         self._wanted, self._requests = trio.open_memory_channel[_Request](_MAX_REQUESTS)
 
     async def run(self) -> None:
         """Measure until cancelled."""
         async with trio.open_nursery() as nursery:
-            for _ in range(_CONCURRENCY):
-                nursery.start_soon(self._measure_some)
+            async for peer, report in self._requests:
+                nursery.start_soon(self._measure, peer, report)
+                await trio.sleep(1 / PINGS_PER_SECOND)
 
     def request(self, peer: RemotePeer, report: Report) -> None:
         """Measure `peer`, and `report` it. Where too many wait it fails at once."""
-        rtt = shortest_rtt(self._host, peer.id)
+        rtt = shortest_rtt(self.host, peer.id)
         if rtt is not None:
             report(peer, rtt)
         elif not peer.is_measured:
@@ -96,23 +96,17 @@ class Pinger:
             except trio.WouldBlock:
                 self._end(peer, report, None)
 
-    async def _measure_some(self) -> None:
-        async for peer, report in self._requests.clone():
-            self._end(peer, report, await self._measure(peer.id))
+    async def _measure(self, peer: RemotePeer, report: Report) -> None:
+        rtt = None
+        # new_stream would dial a peer that isn't connected.
+        if is_connected(self.host, peer.id):
+            async with load_aware(_TIMEOUT):
+                with suppress(Exception):
+                    rtt = await measure_rtt(self.host, peer.id)
+        self._end(peer, report, rtt)
 
     def _end(self, peer: RemotePeer, report: Report, rtt: float | None) -> None:
         peer.is_measured = False
         if rtt is None:
-            self._counters.add(Reason.PINGS_FAILED)
+            self.counters.add(Reason.PINGS_FAILED)
         report(peer, rtt)
-
-    async def _measure(self, target: ID) -> float | None:
-        start = max(self._next, trio.current_time())
-        self._next = start + 1 / PINGS_PER_SECOND
-        await trio.sleep_until(start)
-        # new_stream would dial a peer that isn't connected.
-        if is_connected(self._host, target):
-            async with load_aware(_TIMEOUT):
-                with suppress(Exception):
-                    return await measure_rtt(self._host, target)
-        return None

@@ -9,6 +9,8 @@ from which not one byte has come is reported, for the core to ask it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import trio
 from libp2p.abc import IHost
 
@@ -34,13 +36,15 @@ REST_INTERVAL = 15.0
 """Seconds between two looks at all neighbours; chosen: half of the time between two pings."""
 
 
+@dataclass(eq=False)
 class SilenceWatch:
-    """Looks at the connections of neighbours, as often as its owner calls `look`."""
+    """Looks at the connections of neighbours, as often as its owner calls `look`. What seems to
+    have stopped is reported to `peers`, again as long as it does."""
 
-    def __init__(self, host: IHost, peers: PeerTable) -> None:
-        """What seems to have stopped is reported to `peers`, again as long as it does."""
-        self._host = host
-        self._peers = peers
+    host: IHost
+    peers: PeerTable
+
+    def __post_init__(self) -> None:
         self._awaits_answers = False
         """Whether a peer was pushed to and hasn't answered yet."""
         self._due = -float("inf")
@@ -49,7 +53,7 @@ class SilenceWatch:
     def note_push(self, peer: RemotePeer) -> None:
         """A payload goes out to `peer`."""
         if peer.probed and not (peer.quiet is not None and peer.quiet.pushed):
-            received = bytes_received(self._host, peer.id)
+            received = bytes_received(self.host, peer.id)
             if received is not None:
                 peer.quiet = Quiet(received, pushed=True)
                 self._awaits_answers = True
@@ -62,7 +66,7 @@ class SilenceWatch:
         if at_rest:
             self._due = now + REST_INTERVAL
         if at_rest or self._awaits_answers:
-            awaited = [self._look_at(peer, at_rest) for peer in self._peers]
+            awaited = [self._look_at(peer, at_rest) for peer in self.peers]
             self._awaits_answers = any(awaited)
         return LOOK_INTERVAL if self._awaits_answers else self._due - now
 
@@ -75,7 +79,7 @@ class SilenceWatch:
             if not (peer.topics and peer.probed):
                 peer.quiet = None
                 return False
-        received = bytes_received(self._host, peer.id)
+        received = bytes_received(self.host, peer.id)
         if quiet is None or received != quiet.received:
             peer.quiet = None if received is None else Quiet(received)
             return False
@@ -85,5 +89,5 @@ class SilenceWatch:
             return quiet.pushed
         peer.quiet = None
         peer.was_reported = True
-        self._peers.note_silence(peer)
+        self.peers.note_silence(peer)
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo, info_from_p2p_addr
@@ -16,6 +17,7 @@ from episub_router.net.peers import PeerListener, RemotePeer
 _SAME_KEY = "it has this node's own peer id: two nodes can't share a key"
 
 
+@dataclass(eq=False)
 class Bootstrap(Discovery, PeerListener):
     """The same nodes for every topic; it can't provide this node to others.
 
@@ -23,24 +25,23 @@ class Bootstrap(Discovery, PeerListener):
     address; bounded by the list.
     """
 
-    def __init__(
-        self, me: bytes, peers: Sequence[PeerInfo], topics: Iterable[str], events: TopicEvents
-    ) -> None:
-        self._me = me
-        self.peers = peers
-        self.addresses = {info.peer_id.to_bytes(): tuple(info.addrs) for info in peers}
-        self._topics = topics
-        self._events = events
+    me: bytes
+    peers: Sequence[PeerInfo]
+    topics: Iterable[str]
+    events: TopicEvents
+
+    def __post_init__(self) -> None:
+        self.addresses = {info.peer_id.to_bytes(): tuple(info.addrs) for info in self.peers}
         self.failures: dict[Multiaddr, str] = {}
 
     async def find(self, topic: str) -> Sequence[PeerInfo]:
-        if self._me in self.addresses:
-            self._report((topic,), self._me, _SAME_KEY)
+        if self.me in self.addresses:
+            self._report((topic,), self.me, _SAME_KEY)
         return self.peers
 
     def dial_failed(self, peer: RemotePeer) -> None:
         if peer.key in self.addresses:
-            self._report(self._topics, peer.key, peer.dial_error or "the dial failed")
+            self._report(self.topics, peer.key, peer.dial_error or "the dial failed")
 
     def peer_writable(self, peer: RemotePeer) -> None:
         for address in self.addresses.get(peer.key, ()):
@@ -50,7 +51,7 @@ class Bootstrap(Discovery, PeerListener):
         for address in self.addresses[key][:1]:
             self.failures[address] = reason
             for topic in topics:
-                self._events.emit(BootstrapFailed(topic, address, reason))
+                self.events.emit(BootstrapFailed(topic, address, reason))
 
 
 def parse_bootstrap(addresses: Iterable[Multiaddr | str]) -> list[PeerInfo]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from random import Random
 from typing import Protocol
 
@@ -95,23 +96,22 @@ class Rendezvous:
     def __post_init__(self) -> None:
         self._searches: dict[str, trio.CancelScope] = {}
         """By topic."""
-        self._nursery: trio.Nursery | None = None
+        self._begun, self._to_begin = trio.open_memory_channel[tuple[str, trio.CancelScope]](inf)
+        """Bound: the topics that are joined before `run`."""
 
     async def run(self) -> None:
         """Host the searches until cancelled."""
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            for topic, search in self._searches.items():
-                nursery.start_soon(self._serve, topic, search)
-            await trio.sleep_forever()
+            async for topic, search in self._to_begin:
+                if not search.cancel_called:
+                    nursery.start_soon(self._serve, topic, search)
 
     def join(self, topic: str) -> None:
         """Seek contacts of `topic` until `leave`."""
         if topic in self._searches or not self.sources:
             return
         search = self._searches[topic] = trio.CancelScope()
-        if self._nursery is not None:
-            self._nursery.start_soon(self._serve, topic, search)
+        self._begun.send_nowait((topic, search))
 
     def leave(self, topic: str) -> None:
         """Seek no longer, and stop being found."""

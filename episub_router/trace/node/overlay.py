@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
@@ -16,10 +16,10 @@ from episub_router.trace.node import NodeTrace
 class OverlayTrace:
     """Observes the machines from outside: the core doesn't know that it is traced.
 
-    Counters of the reasons in `ordinary` are no discards and stay out of the trace.
+    Counters of an `ordinary` kind are no discards and stay out of the trace.
     """
 
-    def __init__(self, trace: NodeTrace, ordinary: Collection[Enum]) -> None:
+    def __init__(self, trace: NodeTrace, ordinary: type[Enum]) -> None:
         self._trace = trace
         self._ordinary = ordinary
         self._eager: dict[str, dict[Any, None]] = {}
@@ -54,7 +54,7 @@ class OverlayTrace:
 
     def counted(self, reason: Enum, count: int) -> None:
         """The router has counted something. A machine's drops are seen in `stepped`."""
-        if reason not in self._ordinary and not isinstance(reason, ef.DropReason):
+        if not isinstance(reason, (self._ordinary, ef.DropReason)):
             self._trace.discarded(reason.value, count=count)
 
     def _compare(self, machine: Topic) -> None:

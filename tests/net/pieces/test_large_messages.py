@@ -14,11 +14,11 @@ from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import get_peer_and_seqno_msg_id
 
+from episub_router import MessageTooLarge
 from episub_router.net import large_messages
-from episub_router.net.counters import Counters, Reason
+from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.events import TopicEvents
 from episub_router.net.large_messages import LargeMessages
-from episub_router.net.large_progress import LargeReports
 from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
 from episub_router.protocol.pieces.cutting import cut
@@ -46,11 +46,12 @@ class Lab:
         )
         self.pubsub = stand_in
         self.counters = Counters()
-        reports = LargeReports(TopicEvents(), {})
-        self.large = LargeMessages(stand_in, self.counters, reports, 32 * KIB, 100 * KIB)
+        events = TopicEvents()
+        joined: Any = {"t": None, "u": None}
+        self.large = LargeMessages(stand_in, self.counters, events, joined, 32 * KIB, 100 * KIB)
 
     def cut(self, made: rpc_pb2.Message) -> PublishInPieces | None:
-        return self.large.cut(made, self.pubsub.get_message_id(made), made.ByteSize())
+        return self.large.cut(made, self.pubsub.get_message_id(made))
 
 
 def message(size: int = 50 * KIB, *topics: str, author: bytes = AUTHOR) -> rpc_pb2.Message:
@@ -73,15 +74,15 @@ def test_a_message_is_the_same_byte_for_byte_when_it_is_whole() -> None:
     assert [(peer, got.SerializeToString()) for peer, got in lab.taken] == [
         (BRINGER, made.SerializeToString())
     ]
-    assert lab.counters[Reason.ASSEMBLED] == 1
+    assert lab.counters[Ordinary.ASSEMBLED] == 1
 
 
 @pytest.mark.parametrize(
     ("lab", "made"),
     [
         pytest.param(Lab(), message(20 * KIB), id="small"),
-        pytest.param(Lab(), message(100 * KIB), id="too large"),
         pytest.param(Lab(), message(50 * KIB, "t", "u"), id="two topics"),
+        pytest.param(Lab(), message(50 * KIB, "v"), id="not joined"),
         pytest.param(Lab(strict_signing=False), message(), id="unsigned topic"),
         pytest.param(Lab(sign_key=None), message(), id="no key"),
         pytest.param(
@@ -91,6 +92,11 @@ def test_a_message_is_the_same_byte_for_byte_when_it_is_whole() -> None:
 )
 def test_what_goes_whole(lab: Lab, made: rpc_pb2.Message) -> None:
     assert lab.cut(made) is None
+
+
+def test_what_is_too_large_for_pieces_is_refused() -> None:
+    with pytest.raises(MessageTooLarge, match="max_message_size"):
+        Lab().cut(message(100 * KIB))
 
 
 def test_what_goes_whole_has_no_room_as_pieces() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 from episub_router import LargeProgress, LargeSent
+from episub_router.net.counters import Counters
 from episub_router.net.events import TopicEvent, TopicEvents
-from episub_router.net.large_progress import LargeReports
+from episub_router.net.large_messages import LargeMessages
+from episub_router.net.topics import JoinedTopic
 from episub_router.protocol import events as ev
 from episub_router.protocol import piece_messages as m
 from episub_router.protocol.messages import Neighbor, NeighborRole
@@ -29,10 +32,16 @@ class Log(TopicEvents):
         self.entries.append(event)
 
 
-def publishing(*peers: bytes) -> tuple[Log, Topic, LargeReports]:
-    """A node whose neighbours `peers` are sent a message of its own."""
+def reporting() -> tuple[Log, Topic, LargeMessages]:
+    """A node that publishes to none yet, and what reports on it."""
     log, machine = Log(), Topic(b"me", "t", EpisubParams(), Random(1))
-    reports = LargeReports(log, {"t": machine})
+    pubsub: Any = None
+    return log, machine, LargeMessages(pubsub, Counters(), log, {"t": JoinedTopic(machine)}, 1, 1)
+
+
+def publishing(*peers: bytes) -> tuple[Log, Topic, LargeMessages]:
+    """A node whose neighbours `peers` are sent a message of its own."""
+    log, machine, reports = reporting()
     machine.handle(ev.JoinOverlay(), 0.0)
     reports.published("t", PREAMBLE)
     machine.handle(ev.PublishInPieces(PREAMBLE, PIECES, "payload", PREAMBLE.size), 0.0)
@@ -62,16 +71,14 @@ def test_one_that_was_not_sent_all_counts_when_it_was() -> None:
 
 
 def test_each_step_is_reported_once_of_however_many_messages() -> None:
-    log, machine = Log(), Topic(b"me", "t", EpisubParams(), Random(1))
-    reports = LargeReports(log, {"t": machine})
+    log, machine, reports = reporting()
     machine.handle(ev.JoinOverlay(), 0.0)
     machine.handle(ev.Received(b"a", Neighbor(NeighborRole.REQUEST, 0)), 0.0)
     author = Authorship(bytes(3), b"1", b"", b"signed")
 
     def take(message: m.PieceAnnounce | m.Piece) -> None:
-        before = reports.here("t", message)
-        machine.handle(ev.Received(b"a", message), 0.0)
-        reports.came("t", message, before)
+        with reports.progress("t", message):
+            machine.handle(ev.Received(b"a", message), 0.0)
 
     made = [cut(b"%d" % n, b"%d" % (n % 8), bytes(100_000), author) for n in range(70)]
     for preamble, pieces in made:
