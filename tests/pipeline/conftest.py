@@ -93,14 +93,15 @@ def spoken_to(request: pytest.FixtureRequest) -> None:
 def episub(
     spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[list[str]], int]:
-    """The command line, in the sessions of all tests, with the engine that it chooses."""
+    """The command line, in the session of most tests; with "spark" as its parameter, in Spark's
+    where the command chooses that."""
     from episub_router.pipeline import session
 
     really_start = session.start
 
     def start(master: object, conf: object, engine: str, remote: object = None) -> SparkSession:
         found: SparkSession = spark
-        if engine == session.SPARK:
+        if engine == session.SPARK == getattr(request, "param", ""):
             monkeypatch.setattr(session, "start", really_start)
             found = request.getfixturevalue("jvm")
             monkeypatch.setattr(session, "start", start)

@@ -23,6 +23,11 @@ SMALL = {
 """Arguments added, so that the command ends soon, or so that its output can be read."""
 
 
+@pytest.mark.parametrize(
+    "episub",
+    ["sail", pytest.param("spark", marks=pytest.mark.spark_processes)],
+    indirect=True,
+)
 def test_the_cookbook_runs_and_the_report_has_the_demo_s_numbers(
     episub: Callable[[list[str]], int],
     tmp_path: Path,
