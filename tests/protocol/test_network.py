@@ -100,11 +100,11 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
 def test_tree_is_repaired_after_a_crash(seed: int, repair: EagerRepair) -> None:
     """E15, E17, E34-E37, E40: 30 % of the nodes crash while a message is under way; both
     ways of repair get it to all that live, and the tree is lean again soon after."""
-    network = joined(100, seed, EpisubParams(broadcast=BroadcastParams(repair=repair)))
+    network = joined(60, seed, EpisubParams(broadcast=BroadcastParams(repair=repair)))
     for id in range(5):
         network.publish(0, id)
         network.run(2)
-    victims = Random(seed).sample([node for node in network.live if node != 0], 30)
+    victims = Random(seed).sample([node for node in network.live if node != 0], 18)
     network.publish(0, "during")
     network.run(0.03)
     network.kill(victims)

@@ -93,7 +93,7 @@ def test_oversubscribed_views_shrink_to_their_size() -> None:
         network.join_all(2)
         network.run(4)
         assert max(len(network.neighbors(node)) for node in network.live) > PARAMS.active_size
-        network.run(180)
+        network.run(90)
         sizes = Counter(len(network.neighbors(node)) for node in network.live)
         full += sum(sizes[size] for size in range(PARAMS.active_size - 1, PARAMS.active_size + 2))
         assert min(sizes) >= PARAMS.random_links
