@@ -26,6 +26,7 @@ from episub_router.sds.protocol.message import HistoryEntry, Message, ReceivedMe
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store.sqlite import MemoryStore
+from episub_router.sds.store.values import Cursor
 from tests.sds.js_peer import JsPeer, require
 
 SIZES = (500, 5_000, 50_000, 200_000)
@@ -81,7 +82,7 @@ class Ours:
         self.store.commit("0", [e for e in effects if isinstance(e, fx.Change)])
         if self.participant.log.added % _READ_EVERY == 0:
             place = self.participant.log.places()[-1]
-            self.store.set_reader("0", place, self.participant.log.added)
+            self.store.set_reader("0", Cursor(place, self.participant.log.added))
 
 
 def rates(timed: int) -> dict[int, float]:

@@ -28,12 +28,12 @@ from episub_router.sds import (
 )
 from episub_router.sds.content.contents import context_of
 from episub_router.sds.content.events import EventFeed
-from episub_router.sds.content.messages import Cursor
 from episub_router.sds.net import channel
 from episub_router.sds.net.intake import Intake
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import HistoryEntry, Message, ReceivedMessage, Way
+from episub_router.sds.store.values import Cursor
 from episub_router.sds.wire.codec import Codec
 from tests.hosts import PATIENCE, connect_all, eventually, running_nodes
 from tests.sds.test_channel import QUICK, TOPIC, channels, connected, flood, next_of, subscribed

@@ -10,6 +10,7 @@ import pytest
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
+from episub_router.sds.store.values import Cursor
 from tests.sds.harness import CHANNEL, Group, Links, converge
 from tests.sds.kills import killed
 
@@ -134,7 +135,7 @@ def test_damaged_rows_are_named_and_come_back_from_the_others(tmp_path: Path) ->
     assert member.delivered
     before = list(member.delivered)
     newest = member.participant.log.places()[-1]
-    member.store.set_reader(CHANNEL, newest, 10)
+    member.store.set_reader(CHANNEL, Cursor(newest, 10))
     group.crash(names[0])
     member.store.close()
     with sqlite3.connect(tmp_path / "one.db") as db:

@@ -30,6 +30,7 @@ from episub_router.sds.store import sqlite
 from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
 from episub_router.sds.store.sqlite_file import Durability
 from episub_router.sds.store.values import (
+    Cursor,
     Following,
     Retention,
     SegmentPlace,
@@ -106,17 +107,17 @@ def test_a_channel_comes_back_as_it_was(store: SqliteStore) -> None:
     assert (saved.clock, saved.floor) == (2**64 - 1, None)
     assert [stored.key for stored in saved.log] == [(5, "a"), (6, "d"), (2**64 - 1, "b")]
     assert saved.tombstones == ["x"]
-    assert store.following("c", (6, "d"), 3, 2**64).missing == ("x",)
+    assert store.following("c", Cursor((6, "d"), 3), 2**64).missing == ("x",)
     assert store.load("c", "alice", 2).floor == (5, "a")  # type: ignore[union-attr]
 
 
 def test_a_reader_of_the_total_order_gets_each_message_once(store: SqliteStore) -> None:
     """Late ones are named, whatever was read before, and those that came meanwhile."""
-    at = Following(None, None, 0, None)
+    at = Following(None, Cursor(), None)
 
     def read(limit: int = 2**63) -> tuple[str, bool] | None:
         nonlocal at
-        at = store.following("c", at.place, at.arrival, limit)
+        at = store.following("c", at.cursor, limit)
         return None if at.stored is None else (at.stored.key[1], at.late)
 
     store.commit("c", [logged("a", 10), logged("c", 30)])
@@ -131,12 +132,12 @@ def test_a_reader_of_the_total_order_gets_each_message_once(store: SqliteStore) 
 def test_a_reader_passes_over_what_it_does_not_want(store: SqliteStore) -> None:
     """A thousand of its own messages are read once, and not at each step."""
     store.commit("c", [logged("a", 10), logged("c", 30)])
-    nothing = store.following("c", None, 0, 2**63, "alice")
-    assert (nothing.stored, nothing.place, nothing.arrival) == (None, (30, "c"), 2)
+    nothing = store.following("c", Cursor(), 2**63, "alice")
+    assert (nothing.stored, nothing.cursor) == (None, Cursor((30, "c"), 2))
     by_bob = replace(logged("b", 20), entry=LogEntry(20, "bob", 0))
     store.commit("c", [by_bob])
-    found = store.following("c", nothing.place, nothing.arrival, 2**63, "alice")
-    assert (found.stored.key[1], found.late, found.place) == ("b", True, (30, "c"))
+    found = store.following("c", nothing.cursor, 2**63, "alice")
+    assert (found.stored.key[1], found.late, found.cursor.place) == ("b", True, (30, "c"))
 
 
 def test_channels_are_apart_and_owned(store: SqliteStore) -> None:
@@ -185,11 +186,11 @@ def test_reading_by_id_and_page(store: SqliteStore) -> None:
 
 def test_eviction_and_consumption(store: SqliteStore) -> None:
     store.commit("c", [logged("a", 1), logged("b", 2)])
-    assert store.reader("c") == (None, 0)
-    store.set_reader("c", (1, "a"), 2)
+    assert store.reader("c") == Cursor()
+    store.set_reader("c", Cursor((1, "a"), 2))
     store.commit("c", [evicted((1, "a"))])
-    assert (store.reader("c"), store.gone("c")) == (((1, "a"), 2), (1, "a"))
-    following = store.following("c", (1, "a"), 2, 2**63)
+    assert (store.reader("c"), store.gone("c")) == (Cursor((1, "a"), 2), (1, "a"))
+    following = store.following("c", store.reader("c"), 2**63)
     assert (following.stored.key, following.gone) == ((2, "b"), (1, "a"))
     saved = store.load("c", "alice", 100)
     assert saved.floor == (1, "a")
@@ -292,7 +293,7 @@ def test_altered_rows_are_never_handed_out_and_are_named(disk: SqliteStore) -> N
     store, path = disk, disk.path
     changes: list[fx.Change] = [logged(f"m{n}", n, raw=b"raw %d" % n) for n in (1, 2)]
     store.commit("c", [*changes, logged("m3", 3, raw=b"raw 3"), fx.ClockSet(50)])
-    store.set_reader("c", (2, "m2"), 2)
+    store.set_reader("c", Cursor((2, "m2"), 2))
     store.close()
     altered(
         path,
@@ -302,7 +303,7 @@ def test_altered_rows_are_never_handed_out_and_are_named(disk: SqliteStore) -> N
     store = SqliteStore(path)
     assert store.get("c", ["m2", "m3"]) == []
     with pytest.raises(StoreError, match="message m2 is damaged; opened again, it is repaired"):
-        store.following("c", (1, "m1"), 3, 2**63)
+        store.following("c", Cursor((1, "m1"), 3), 2**63)
     saved = store.load("c", "alice", 100)
     assert {"m2": 3, "m3": 0}.items() <= saved.damaged.items()
     assert [s.key[1] for s in saved.log] == ["m1"]
@@ -316,7 +317,7 @@ def test_a_message_of_an_altered_row_is_not_delivered_twice(disk: SqliteStore, c
     store, path = disk, disk.path
     ids = [hash_of(b"raw %d" % n) for n in range(5)]
     store.commit("c", [logged(i, n, raw=b"raw %d" % n) for n, i in enumerate(ids)])
-    store.set_reader("c", (3, ids[3]), 4)
+    store.set_reader("c", Cursor((3, ids[3]), 4))
     store.close()
     text = "'x' || id" if column == "id" else "9999"
     other = "CAST('x' AS BLOB)" if column in ("raw", "origin") else text
@@ -329,9 +330,9 @@ def test_a_message_of_an_altered_row_is_not_delivered_twice(disk: SqliteStore, c
         store = SqliteStore(path)
     again = {n: logged(ids[n], n, raw=b"raw %d" % n) for n in (2, 4)}
     store.commit("c", [*again.values()])
-    unread = store.following("c", (4, ids[4]), 5, 2**63)
+    unread = store.following("c", Cursor((4, ids[4]), 5), 2**63)
     assert (unread.stored.key[1], unread.late) == (ids[4], True), "no stream may have had it"
-    after = store.following("c", (4, ids[4]), unread.arrival, 2**63)
+    after = store.following("c", unread.cursor, 2**63)
     assert after.stored is None, "it is no late message"
     assert store.load("c", "alice", 100).damaged == {}
     assert store.count("c") == 5
@@ -406,7 +407,7 @@ def test_a_damaged_channel_row_costs_nothing_but_reading_again(disk: SqliteStore
     store = SqliteStore(path)
     saved = store.load("c", "alice", 100)
     assert saved.clock == 70
-    assert store.reader("c") == (None, 0)
+    assert store.reader("c") == Cursor()
     store.close()
 
 
@@ -494,10 +495,10 @@ def test_any_flipped_byte_is_refused_or_leaves_only_what_was_written(
         for stored in store.page("c", None, None, 100, 10**9)[0]:
             assert written[stored.key[1]] == stored.raw
             assert stored.origin == b"o"
-        found = store.following("c", *store.reader("c"), 2**63)
+        found = store.following("c", store.reader("c"), 2**63)
         while found.stored is not None:
             assert written[found.stored.key[1]] == found.stored.raw
-            found = store.following("c", found.place, found.arrival, 2**63)
+            found = store.following("c", found.cursor, 2**63)
     except StoreError:
         return
     finally:

@@ -19,7 +19,6 @@ from episub_router.sds.content.contents import ContentCipher, UnreadableError
 from episub_router.sds.content.messages import (
     ChannelMessage,
     ContentUnreadable,
-    Cursor,
     LogItem,
     LogView,
     Snapshot,
@@ -34,6 +33,7 @@ from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
+from episub_router.sds.store.values import Cursor
 from episub_router.sds.wire.codec import MAX_ID
 
 _PAGE = 100
@@ -200,11 +200,9 @@ class SdsChannel(Entered):
         """
         async with self._reading:
             if self._in_hand is not None:
-                await self._driver.of_store(
-                    SqliteStore.set_reader, self._in_hand.place, self._in_hand.arrival
-                )
+                await self._driver.of_store(SqliteStore.set_reader, self._in_hand)
                 self._in_hand = None
-            begin = Cursor(*await self._driver.of_store(SqliteStore.reader))
+            begin = await self._driver.of_store(SqliteStore.reader)
             message, cursor = await self._next(begin, iterating=True)
             self._in_hand = cursor if cursor != begin else None
             return message
@@ -371,10 +369,8 @@ class SdsChannel(Entered):
                     return driver.contents.ephemeral(ephemeral), cursor
                 limit = int((time.time() - hold) * 1000) if hold else MAX_LAMPORT
                 but = self.sender_id if iterating else ""
-                found = await driver.of_store(
-                    SqliteStore.following, cursor.place, cursor.arrival, limit, but
-                )
-                before, cursor = cursor, Cursor(found.place, found.arrival)
+                found = await driver.of_store(SqliteStore.following, cursor, limit, but)
+                before, cursor = cursor, found.cursor
                 if found.stored is None:
                     with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
                         await changed.wait()

@@ -20,6 +20,7 @@ from episub_router.sds.protocol.log import DEPARTED, PASSED
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, Segment, SenderId
 from episub_router.sds.store.sqlite_file import Durability, named_errors, open_file
 from episub_router.sds.store.values import (
+    Cursor,
     Following,
     Retention,
     SegmentPlace,
@@ -296,21 +297,21 @@ class SqliteStore:
         return [StoredMessage(key, b"", b"") for key in keys[:items]], len(keys) > items
 
     def following(
-        self, channel_id: str, place: Key | None, arrival: int, limit: int, but: SenderId = ""
+        self, channel_id: str, cursor: Cursor, limit: int, but: SenderId = ""
     ) -> Following:
-        """What follows for a reader of the total order that has had everything up to `place`, as
-        far as it had arrived with the number `arrival`.
+        """What follows for a reader of the total order.
 
-        What arrived later than that, and belongs before `place`, comes first. Otherwise the next
-        message after `place`, if its clock is at most `limit`. `but`: whose aren't wanted.
+        What arrived later than its cursor says, and belongs before its place, comes first.
+        Otherwise the next message, if its clock is at most `limit`. `but`: whose aren't wanted.
         """
+        place = cursor.place
         at = (-SIGN, "") if place is None else (place[0] - SIGN, place[1])
         until = min(limit, MAX_LAMPORT) - SIGN
         # By the number of its arrival, of which few are new; no index of places is of use.
         late = self._found(
             "message NOT INDEXED WHERE channel = ? AND n > ? AND (lamport, id) <= (?, ?) "
             "AND sender != ? ORDER BY n LIMIT 1",
-            (channel_id, arrival, *at, but),
+            (channel_id, cursor.arrival, *at, but),
         )
         row = late or self._found(
             "message WHERE channel = ? AND (lamport, id) > (?, ?) AND lamport <= ? "
@@ -330,12 +331,10 @@ class SqliteStore:
                     (channel_id, until),
                 ).fetchone()
                 end = max((last[0] + SIGN, last[1]), place or (-1, "")) if last else place
-                return Following(None, end, newest or 0, _key(*gone))
+                return Following(None, Cursor(end, newest or 0), _key(*gone))
         stored = StoredMessage((row[2] + SIGN, row[3]), row[5], row[6], row[4])
-        missing = tuple(json.loads(row[7]))
-        if late:
-            return Following(stored, place, late[0], _key(*gone), late=True, missing=missing)
-        return Following(stored, stored.key, newest, _key(*gone), missing=missing)
+        after = Cursor(place, late[0]) if late else Cursor(stored.key, newest)
+        return Following(stored, after, _key(*gone), late is not None, tuple(json.loads(row[7])))
 
     def _found(self, what: str, values: Sequence[str | int]) -> tuple[Any, ...] | None:
         """The first row of a query, behind the number with which it arrived."""
@@ -403,21 +402,22 @@ class SqliteStore:
             ).fetchone()
         return None if row is None else _key(*row)
 
-    def reader(self, channel_id: str) -> tuple[Key | None, int]:
-        """Where the reader of the channel is, as `following` takes it."""
+    def reader(self, channel_id: str) -> Cursor:
+        """Where the reader of the channel is."""
         with named_errors(self.path):
             arrival, *place = self._db.execute(
                 "SELECT read_n, read_lamport, read_id FROM channel WHERE id = ?", (channel_id,)
             ).fetchone()
-        return _key(*place), arrival
+        return Cursor(_key(*place), arrival)
 
-    def set_reader(self, channel_id: str, place: Key | None, arrival: int) -> None:
+    def set_reader(self, channel_id: str, cursor: Cursor) -> None:
         """It is done with everything up to there."""
+        place = cursor.place
         at = (None, None) if place is None else (place[0] - SIGN, place[1])
         with self._transaction() as db:
             db.execute(
                 "UPDATE channel SET read_lamport = ?, read_id = ?, read_n = ? WHERE id = ?",
-                (*at, arrival, channel_id),
+                (*at, cursor.arrival, channel_id),
             )
             _sum_channel(db, channel_id)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -42,17 +43,36 @@ class SegmentPlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
-    """A message of the total order, or None; `late`: it comes after others that belong behind it.
+class Cursor:
+    """Where a reader of the total order is: everything up to `place` was read, as far as it had
+    come with the number `arrival`."""
 
-    Once a reader has had it, it has had everything up to `place`, as far as it had come with the
-    number `arrival`. `missing`: what it refers to and was given up. `gone`: up to there others have
-    left the log.
+    place: Key | None = None
+    arrival: int = 0
+
+    def __str__(self) -> str:
+        return json.dumps([*(self.place or (-1, "")), self.arrival])
+
+    @classmethod
+    def read(cls, text: str | None) -> Cursor:
+        """The cursor that was written so; None is the beginning. Raises ValueError."""
+        if text is None:
+            return cls()
+        match json.loads(text):
+            case [int(clock), str(message_id), int(arrival)]:
+                return cls(None if clock < 0 else (clock, message_id), arrival)
+        raise ValueError(f"no cursor: {text!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A message of the total order, or None, and where a reader is that has had it; `late`: it
+    comes after others that belong behind it. `missing`: what it refers to and was given up. `gone`:
+    up to there others have left the log.
     """
 
     stored: StoredMessage | None
-    place: Key | None
-    arrival: int
+    cursor: Cursor
     gone: Key | None
     late: bool = False
     missing: tuple[MessageId, ...] = ()
