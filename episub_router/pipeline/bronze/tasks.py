@@ -27,7 +27,7 @@ from episub_router.pipeline.storage import fetched, is_local, local_path, send
 
 _TASKS = 64
 """At least, where there is enough: so that no core waits long for the last task."""
-_LEAST_BYTES = 1 << 20
+_LEAST_BYTES = 4 << 20
 """Less in a task costs more than it spreads."""
 
 _Made = TypeVar("_Made")
