@@ -121,10 +121,14 @@ class Counters:
         try:
             yield
         except Exception:
-            self.add(Reason.ERROR)
-            if what not in self._logged:
-                self._logged.add(what)
-                logger.exception("%s failed; further failures are only counted", what)
+            self.caught(what)
+
+    def caught(self, what: str) -> None:
+        """The same, of the exception that is being handled: many times a second this is quicker."""
+        self.add(Reason.ERROR)
+        if what not in self._logged:
+            self._logged.add(what)
+            logger.exception("%s failed; further failures are only counted", what)
 
     def __getitem__(self, reason: Enum) -> int:
         return self._counts[reason.value]

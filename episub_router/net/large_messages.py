@@ -186,7 +186,6 @@ class LargeMessages(PeerListener):
             self.events.emit(LargeProgress(topic, _bytes(id), source, received, preamble.size))
 
     def published(self, topic: str, preamble: Preamble) -> None:
-        """This node publishes a message in pieces."""
         put_last(self._sent, (topic, preamble.id), {}, _MAX_FOLLOWED)
         self.events.emit(LargeSent(topic, _bytes(preamble.id), preamble.size, 0))
 

@@ -211,7 +211,8 @@ class TopicDriver(PeerListener):
 
     def feed(self, topic: str, event: ev.Event) -> None:
         """Hand `event` to the machine of `topic`, if there is one."""
-        self._feed_each((topic,), event)
+        self._queue.append((topic, event))
+        self._drain()
 
     def _feed_each(self, topics: Iterable[str], event: ev.Event) -> None:
         self._queue.extend((topic, event) for topic in topics)
@@ -253,8 +254,10 @@ class TopicDriver(PeerListener):
                 now = trio.current_time()
                 if event is not None:
                     self._fed_at = now
-                with self.counters.guarded("a step of a topic"):
+                try:
                     self._step(joined, event, now)
+                except Exception:
+                    self.counters.caught("a step of a topic")
                 if joined.machine.next_deadline() < self._asleep_until:
                     self._wake.set()
         finally:

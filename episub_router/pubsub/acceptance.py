@@ -43,8 +43,9 @@ def fault_of(message: Message, *, authored: bool = True) -> PubsubDrop | None:
     if not all(map(is_topic, topics)):
         return PubsubDrop.TOPIC_UNREADABLE
     # StrictNoSign forbids these fields, be they empty.
-    signed = (message.HasField(name) for name in ("from_id", "seqno", "signature", "key"))
-    if not authored and any(signed):
+    if not authored and any(
+        message.HasField(name) for name in ("from_id", "seqno", "signature", "key")
+    ):
         return PubsubDrop.MESSAGE_AUTHORED
     if (
         len(message.signature) > MAX_SIGNATURE_BYTES

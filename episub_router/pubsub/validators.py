@@ -74,7 +74,6 @@ class Validators:
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
-        """Host the validations until cancelled."""
         async with trio.open_nursery() as self._nursery:
             self.start()
             await trio.sleep_forever()

@@ -83,7 +83,6 @@ class Dialer(PeerListener):
         """Bound: one request for each peer."""
 
     async def run(self) -> None:
-        """Serve requests until cancelled."""
         async with trio.open_nursery() as nursery:
             async for request in self._requests:
                 nursery.start_soon(self._serve, *request)

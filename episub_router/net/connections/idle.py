@@ -46,7 +46,6 @@ class IdleConnections:
     counters: Counters
 
     async def run(self) -> None:
-        """Close what is due, until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 changed = self.peers.close_due_changed

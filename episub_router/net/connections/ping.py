@@ -78,7 +78,6 @@ class Pinger:
         self._wanted, self._requests = trio.open_memory_channel[_Request](_MAX_REQUESTS)
 
     async def run(self) -> None:
-        """Measure until cancelled."""
         async with trio.open_nursery() as nursery:
             async for peer, report in self._requests:
                 nursery.start_soon(self._measure, peer, report)

@@ -100,7 +100,6 @@ class Rendezvous:
         """Bound: the topics that are joined before `run`."""
 
     async def run(self) -> None:
-        """Host the searches until cancelled."""
         async with trio.open_nursery() as nursery:
             async for topic, search in self._to_begin:
                 if not search.cancel_called:
