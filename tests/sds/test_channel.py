@@ -643,6 +643,36 @@ async def test_what_leaves_the_log_unread_is_told_of() -> None:
             nursery.cancel_scope.cancel()
 
 
+async def test_what_left_unread_is_told_of_though_only_our_own_is_there() -> None:
+    """The reader passed by it in silence."""
+    store = MemoryStore(Retention(None, None, max_messages=10, interval=0.05))
+    async with (
+        connected(2) as nodes,
+        channels(nodes[:1]) as (one,),
+        channels(nodes[1:], store=store) as (two,),
+        trio.open_nursery() as nursery,
+    ):
+        dropped: list[UnreadDropped] = []
+
+        async def collect() -> None:
+            async for event in two.events():
+                if isinstance(event, UnreadDropped):
+                    dropped.append(event)
+
+        for n in range(3):
+            await one.send(b"%d" % n)
+        await eventually(lambda: len(two.log) == 3)
+        gone = two.log[-1].clock
+        own = await two.send(b"own")
+        store.retention = Retention(None, None, max_messages=1, interval=0.05)
+        await eventually(lambda: [item.id for item in two.log] == [own.id])
+        nursery.start_soon(collect)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(next_of, two)
+        await eventually(lambda: dropped == [UnreadDropped(gone)])
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_full_disk_refuses_to_send_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     """Each send that failed took 7 to 14 s, in which all was loaded again."""
     async with connected(2) as nodes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from episub_router.sds.protocol import participant as core
 from episub_router.sds.protocol.clock import ClockAheadError
 from episub_router.sds.protocol.effects import DiscardReason, Purpose
 from episub_router.sds.protocol.message import HistoryEntry, Message, Way
-from episub_router.sds.protocol.outgoing import AckStatus
+from episub_router.sds.protocol.outgoing import AckStatus, Outgoing
 from episub_router.sds.protocol.params import LostPolicy, SdsParams
 from episub_router.sds.protocol.ranges import LogComparison
 from episub_router.sds.store.sqlite import MemoryStore
@@ -658,6 +659,21 @@ def test_state_comes_back_from_the_store() -> None:
     assert [d.message.message_id for d in delivered] == ["gone", "waits"]
     lamport = again.send()[1].lamport
     assert lamport > one.participant.clock.value
+
+
+def test_nobody_waits_for_the_publishing_of_what_is_not_resent_after_a_restart() -> None:
+    """`sent()` of such a receipt waited for ever."""
+    outgoing = Outgoing(SdsParams(outgoing_limit=2), Random(1))
+    for clock in range(1, 5):
+        outgoing.restore(str(clock), clock, b"raw", 0.0)
+
+    def published() -> list[bool]:
+        found = [outgoing.get(str(clock)) for clock in range(1, 5)]
+        return [own is not None and own.published for own in found]
+
+    assert published() == [True, True, False, False]
+    outgoing.review("other", 3, 0, 0)
+    assert published() == [True, True, True, False], "somebody has it"
 
 
 def test_what_is_too_old_is_not_asked_for_again_after_a_restart() -> None:

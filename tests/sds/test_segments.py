@@ -14,8 +14,9 @@ from Crypto.Hash import keccak
 
 from episub_router.pb import sds_pb2
 from episub_router.sds import ChannelMessage, ContentUnreadable, SdsChannel, SqliteStore
-from episub_router.sds.content.contents import sent_together
+from episub_router.sds.content.contents import Contents, sent_together
 from episub_router.sds.interop import Interop, WireFormat, js_filter
+from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.message import Segment
 from episub_router.sds.store.values import SegmentPlace
 from episub_router.sds.wire.codec import Codec, read_segment, write_segment
@@ -170,6 +171,34 @@ def test_segments_that_were_sent_together(parts: list[int], at: int, found: list
     places = [SegmentPlace((n, ""), part) for n, part in enumerate(parts)]
     together = sent_together(places, (at, ""))
     assert [place.key[0] for place in together] == found
+
+
+async def test_what_a_page_of_segments_costs_grows_with_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each was compared with each: 4,000, as a peer may send of older ones, took 19 s of CPU."""
+    looked_at: Counter[bytes] = Counter()
+    of = Segment.of.fget  # type: ignore[attr-defined]
+
+    def counted(segment: Segment) -> bytes:
+        looked_at[segment.digest] += 1
+        return bytes(of(segment))
+
+    async def of_store(*_: object) -> list[SegmentPlace]:
+        return []
+
+    contents = Contents(
+        codec=CODEC, params=SMALL, topic=TOPIC, channel_id="0", cipher=None, of_store=of_store
+    )
+    wholes = [b"content %d" % n for n in range(100)]
+    rows = [
+        StoredMessage((2 * n + i, f"{n} {i}"), part(half, i, 2, whole, 2 * n + i), b"", "0")
+        for n, whole in enumerate(wholes)
+        for i, half in enumerate((whole[:5], whole[5:]))
+    ]
+    monkeypatch.setattr(Segment, "of", property(counted))
+    assert [m.content for m in await contents.shown(rows[::-1])] == wholes[::-1]
+    assert max(looked_at.values()) < 10
 
 
 async def test_hostile_segments_make_no_content() -> None:

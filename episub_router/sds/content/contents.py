@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import trio
@@ -113,9 +114,18 @@ class Contents:
         """Messages of the log, or of a peer's, without segments that complete nothing."""
         result = []
         messages = [self._codec.decode(row.raw, row.key[0]) for row in rows]
-        beside = [(row, m) for row, m in zip(rows, messages, strict=True) if m.segment]
+        segments: dict[tuple[SenderId, bytes], list[tuple[Key, Message]]] = {}
+        for row, message in sorted(zip(rows, messages, strict=True), key=lambda pair: pair[0].key):
+            if message.segment:
+                of = row.sender_id, message.segment.of
+                segments.setdefault(of, []).append((row.key, message))
         for row, message in zip(rows, messages, strict=True):
             shown = ChannelMessage(row.key[1], row.sender_id, b"", row.key[0])
+            beside: dict[Key, Message] = {}
+            if message.segment:
+                among, count = segments[row.sender_id, message.segment.of], message.segment.count
+                at = bisect_left(among, (row.key,))
+                beside = dict(among[max(0, at - count) : at + count])
             try:
                 content = await self._content(message, row, beside)
                 if content is not None:
@@ -135,10 +145,10 @@ class Contents:
         self,
         message: Message,
         stored: StoredMessage,
-        beside: Sequence[tuple[StoredMessage, Message]] = (),
+        beside: Mapping[Key, Message] = MappingProxyType({}),
     ) -> bytes | None:
         """The content of a message, or the one that it completes; None where there is neither.
-        `beside` are segments that may not be in the store.
+        `beside` are segments of that one which may not be in the store.
 
         Raises UnreadableError where it ends one of which a segment is missing.
         """
@@ -149,14 +159,7 @@ class Contents:
             return self.opened(message.content or b"", sender)
         if not segment.count or segment.length > self._params.max_content + _SEAL:
             raise UnreadableError(f"its content is no segment, or one of {segment.length} bytes")
-        at_hand = {
-            row.key: m
-            for row, m in beside
-            if row.sender_id == sender and m.segment and m.segment.of == segment.of
-        }
-        places = {
-            key: SegmentPlace(key, m.segment.index) for key, m in at_hand.items() if m.segment
-        }
+        places = {key: SegmentPlace(key, m.segment.index) for key, m in beside.items() if m.segment}
         kept = await self._of_store(SqliteStore.segments, stored.key, sender, segment)
         places |= {place.key: place for place in kept}
         found = sent_together(sorted(places.values()), stored.key)
@@ -167,7 +170,7 @@ class Contents:
             return None
         parts = bytearray()
         for place in found:
-            parts += await self._payload(place.key, at_hand)
+            parts += await self._payload(place.key, beside)
             if len(parts) > segment.length:
                 break
         whole = bytes(parts[: segment.length])
@@ -175,9 +178,9 @@ class Contents:
             raise UnreadableError("its segments are not those of the content that they name")
         return self.opened(whole, sender)
 
-    async def _payload(self, key: Key, at_hand: Mapping[Key, Message]) -> bytes:
-        if key in at_hand:
-            return at_hand[key].content or b""
+    async def _payload(self, key: Key, beside: Mapping[Key, Message]) -> bytes:
+        if key in beside:
+            return beside[key].content or b""
         rows = await self._of_store(SqliteStore.get, [key[1]])
         return b"".join(self._codec.decode(row.raw).content or b"" for row in rows)
 

@@ -370,12 +370,12 @@ class SdsChannel(Entered):
                 limit = int((time.time() - hold) * 1000) if hold else MAX_LAMPORT
                 but = self.sender_id if iterating else ""
                 found = await driver.of_store(SqliteStore.following, cursor, limit, but)
-                before, cursor = cursor, found.cursor
+                self._say_dropped(cursor, found.gone)
+                cursor = found.cursor
                 if found.stored is None:
                     with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
                         await changed.wait()
                     continue
-                self._say_dropped(before, found.gone)
                 (_, message_id), sender = found.stored.key, found.stored.sender_id
                 message = await driver.contents.delivered(found.stored)
             except UnreadableError as error:
