@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from episub_router.sds.interop import WireFormat
 from episub_router.sds.interop.codec import unwrap_int32
+from episub_router.sds.net.receipt import Receipt
 from episub_router.sds.protocol import delivery
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol import participant as core
@@ -666,14 +668,12 @@ def test_nobody_waits_for_the_publishing_of_what_is_not_resent_after_a_restart()
     outgoing = Outgoing(SdsParams(outgoing_limit=2), Random(1))
     for clock in range(1, 5):
         outgoing.restore(str(clock), clock, b"raw", 0.0)
-
-    def published() -> list[bool]:
-        found = [outgoing.get(str(clock)) for clock in range(1, 5)]
-        return [own is not None and own.published for own in found]
-
-    assert published() == [True, True, False, False]
+    driver: Any = SimpleNamespace(participant=SimpleNamespace(outgoing=outgoing))
+    owns = [outgoing.get(str(clock)) for clock in range(1, 5)]
+    receipts = [Receipt(driver, own) for own in owns if own is not None]
+    assert [receipt.published for receipt in receipts] == [True, True, False, False]
     outgoing.review("other", 3, 0, 0)
-    assert published() == [True, True, True, False], "somebody has it"
+    assert [receipt.published for receipt in receipts] == [True, True, True, False]
 
 
 def test_what_is_too_old_is_not_asked_for_again_after_a_restart() -> None:

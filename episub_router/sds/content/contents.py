@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import trio
@@ -105,7 +105,7 @@ class Contents:
         """A message of the log for the application; None for one that it doesn't get, such as a
         segment that completes nothing. Raises UnreadableError."""
         message = self._codec.decode(stored.raw, stored.key[0])
-        content = await self._content(message, stored)
+        content = await self._content(message, stored, {})
         if content is None:
             return None
         return ChannelMessage(stored.key[1], stored.sender_id, content, stored.key[0])
@@ -114,18 +114,15 @@ class Contents:
         """Messages of the log, or of a peer's, without segments that complete nothing."""
         result = []
         messages = [self._codec.decode(row.raw, row.key[0]) for row in rows]
-        segments: dict[tuple[SenderId, bytes], list[tuple[Key, Message]]] = {}
+        sets = defaultdict[Any, list[tuple[Key, Message]]](list)
         for row, message in sorted(zip(rows, messages, strict=True), key=lambda pair: pair[0].key):
-            if message.segment:
-                of = row.sender_id, message.segment.of
-                segments.setdefault(of, []).append((row.key, message))
+            sets[row.sender_id, message.segment and message.segment.of].append((row.key, message))
         for row, message in zip(rows, messages, strict=True):
             shown = ChannelMessage(row.key[1], row.sender_id, b"", row.key[0])
-            beside: dict[Key, Message] = {}
-            if message.segment:
-                among, count = segments[row.sender_id, message.segment.of], message.segment.count
-                at = bisect_left(among, (row.key,))
-                beside = dict(among[max(0, at - count) : at + count])
+            count = message.segment.count if message.segment else 0
+            among = sets[row.sender_id, message.segment and message.segment.of]
+            at = bisect_left(among, (row.key,))
+            beside = dict(among[max(0, at - count) : at + count])
             try:
                 content = await self._content(message, row, beside)
                 if content is not None:
@@ -142,10 +139,7 @@ class Contents:
         return ChannelMessage(message.message_id, message.sender_id, content, None)
 
     async def _content(
-        self,
-        message: Message,
-        stored: StoredMessage,
-        beside: Mapping[Key, Message] = MappingProxyType({}),
+        self, message: Message, stored: StoredMessage, beside: Mapping[Key, Message]
     ) -> bytes | None:
         """The content of a message, or the one that it completes; None where there is neither.
         `beside` are segments of that one which may not be in the store.

@@ -29,8 +29,8 @@ class Receipt:
 
     @property
     def published(self) -> bool:
-        """Whether it was handed to the network."""
-        return self._own.published
+        """Whether it was handed to the network, or is resent no more (since a restart)."""
+        return self._own.published or not self._own.raw
 
     @property
     def acked_by(self) -> tuple[SenderId, ...]:

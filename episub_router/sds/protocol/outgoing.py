@@ -49,7 +49,7 @@ class Own:
     acks: int = 0
     status: AckStatus = AckStatus.UNACKNOWLEDGED
     published: bool = False
-    """Whether it was handed to the network: since we started, where it is to be."""
+    """Whether it was handed to the network since we started."""
 
 
 class Outgoing:
@@ -114,8 +114,6 @@ class Outgoing:
         if own.acks >= self._params.ack_quorum:
             own.status, own.published = AckStatus.ACKNOWLEDGED, True
         else:
-            if self.full:
-                next(iter(self._buffer.values())).published = True
             own.raw = raw
             self._resend(own, now + self._rng.random() * self._params.resend_interval)
 
@@ -138,7 +136,7 @@ class Outgoing:
         old_after, old_until = known or (0, 0)
         for own in self._tracked.values():
             if after < own.clock <= own_seen and not old_after < own.clock <= old_until:
-                own.acks, own.published = own.acks + 1, True
+                own.acks += 1
                 effects.append(Acknowledged(own.message_id, sender))
                 if own.acks >= self._params.ack_quorum:
                     own.status = AckStatus.ACKNOWLEDGED
