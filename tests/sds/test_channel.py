@@ -673,6 +673,21 @@ async def test_what_left_unread_is_told_of_though_only_our_own_is_there() -> Non
         nursery.cancel_scope.cancel()
 
 
+async def test_what_a_reader_says_itself_is_passed_over_once() -> None:
+    """Each call after a cancelled one began before it again (100 ms of CPU with a full log); once
+    it had left, the reader was told that it had missed something."""
+    store = MemoryStore()
+    async with running_nodes(1, router=flood) as nodes, channels(nodes, store=store) as (one,):
+        await one.send(b"mine")
+        (mine,) = one.log
+        for _ in range(2):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(anext, one)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+        assert store.reader('["room", "0"]').place == (mine.clock, mine.id)
+
+
 async def test_a_full_disk_refuses_to_send_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     """Each send that failed took 7 to 14 s, in which all was loaded again."""
     async with connected(2) as nodes:

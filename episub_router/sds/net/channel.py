@@ -199,12 +199,11 @@ class SdsChannel(Entered):
         first message to come is the one that wasn't.
         """
         async with self._reading:
-            if self._in_hand is not None:
-                await self._driver.of_store(SqliteStore.set_reader, self._in_hand)
-                self._in_hand = None
             begin = await self._driver.of_store(SqliteStore.reader)
-            message, cursor = await self._next(begin, iterating=True)
-            self._in_hand = cursor if cursor != begin else None
+            if self._in_hand is not None and self._in_hand != begin:
+                begin = self._in_hand
+                await self._driver.of_store(SqliteStore.set_reader, begin)
+            message, self._in_hand = await self._next(begin, iterating=True)
             return message
 
     async def stream(
@@ -373,6 +372,7 @@ class SdsChannel(Entered):
                 self._say_dropped(cursor, found.gone)
                 cursor = found.cursor
                 if found.stored is None:
+                    self._in_hand = cursor if iterating else self._in_hand
                     with trio.move_on_after(min(hold, 1.0) if hold else math.inf):
                         await changed.wait()
                     continue
