@@ -169,6 +169,7 @@ class NodeParts:
     # Read-only views
 
     def counts(self) -> Mapping[str, int]:
+        """Every counter by name."""
         refused = {fault.value: count for fault, count in self.book.refused.items()}
         return {**self.counters.view(), **refused}
 

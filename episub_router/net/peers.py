@@ -227,6 +227,7 @@ class PeerTable:
         return peer
 
     def known(self, peer: ID) -> RemotePeer | None:
+        """What is known of `peer`, if anything is."""
         return self._peers.get(peer.to_bytes())
 
     def __iter__(self) -> Iterator[RemotePeer]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pickle
 import random
 from collections.abc import Callable
@@ -83,7 +84,8 @@ def save(simulation: Simulation, path: Path) -> None:
     """Keep the overlay of `simulation`, whose warm-up has ended, in the file `path`."""
     header = {"until": simulation.loop.now, "key": key(simulation.scenario, simulation.seed)}
     nodes = [*simulation.network.nodes.values()]
-    partial = path.with_name(path.name + ".partial")
+    # Another command may write the same one into a folder that both keep.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     with partial.open("wb") as file:
         file.write(json.dumps(header).encode() + b"\n")
         writer = _Writer(file, simulation, nodes)

@@ -173,7 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{recipe.name:20} {'named only' if recipe.alone else '':12} {state:10} {took}")
         return 0
     environment = {**os.environ, "PYTHONPATH": compiled_paths(options.compiled)}
-    options.out.mkdir(parents=True, exist_ok=True)
+    for folder in (options.out, options.warm):
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
     failed = 0
     for recipe in chosen(options.names):
         there = read(recipe.name, options.out)

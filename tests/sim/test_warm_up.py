@@ -139,6 +139,13 @@ def test_in_a_folder_they_stay_for_later_sweeps(tmp_path: Path) -> None:
         assert (result.to_json() == in_one_go.to_json()) == (start is None)
 
 
+def test_two_commands_may_keep_the_same_one(tmp_path: Path) -> None:
+    """Neither writes into the file that the other is writing."""
+    (tmp_path / "kept.partial").mkdir()
+    keep_warm_up(scenario(), 7, tmp_path / "kept", 3.0)
+    assert (tmp_path / "kept").is_file()
+
+
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "warmed.toml").write_text(SCENARIO.replace("ROUTER", "episub"))
     file, kept = str(tmp_path / "warmed.toml"), str(tmp_path / "kept")
