@@ -35,23 +35,24 @@ settle = 60.0
 
 @pytest.mark.sim
 @pytest.mark.parametrize("silence", [state.SILENCE, 0.05])
-def test_megabytes_over_slow_uplinks_break_no_promise(
+def test_megabytes_over_slow_uplinks_condemn_nobody(
     silence: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A megabyte takes 1.6 s, to each child after the other; with next to no patience some
-    would have a bad standing in the same run."""
-    lowest: list[float] = []
+    """A megabyte takes 1.6 s, to each child after the other: promises are broken now and then,
+    and hardly ever three in a row. With next to no patience neighbours are banned."""
+    standings: list[float] = []
     add = Standings.add
 
-    def spy(standings: Standings, peer: object, earned: float, now: float) -> None:
-        add(standings, peer, earned, now)
-        lowest.append(standings.of(peer, now))
+    def spy(own: Standings, peer: object, earned: float, now: float) -> None:
+        add(own, peer, earned, now)
+        standings.append(own.of(peer, now))
 
     monkeypatch.setattr(Standings, "add", spy)
     monkeypatch.setattr(state, "SILENCE", silence)
     (scenario,) = loading.parse(SCENARIO).scenarios({}).values()
     summary = run(scenario, 2).summary
     assert summary["traffic"]["GRAFT"]["sends"] > 100
-    assert "ban" not in summary["drops"] or silence < 1
-    assert (min(lowest) < rules.BAD_BELOW) == (silence < 1)
+    bad = sum(standing < rules.BAD_BELOW for standing in standings) / len(standings)
+    assert bad > 0.2 if silence < 1 else bad < 0.01
+    assert ("ban" in summary["drops"]) == (silence < 1)
     assert summary["phases"][0]["reliability"] == 1.0
