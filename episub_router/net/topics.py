@@ -257,7 +257,7 @@ class TopicDriver(PeerListener):
                 try:
                     self._step(joined, event, now)
                 except Exception:
-                    self.counters.caught("a step of a topic")
+                    self.counters.caught(f"{type(event).__name__} in a topic")
                 if joined.machine.next_deadline() < self._asleep_until:
                     self._wake.set()
         finally:
