@@ -235,6 +235,8 @@ async def test_a_members_store_keeps_by_number_age_and_size(
             store.retention = Retention(None, 1, interval=0.05)
             await eventually(lambda: two.stats["purged"] >= 9)
             assert len(two.log) <= 1
+            # What doesn't fit may go before it is read.
+            store.retention = Retention()
             await one.send(b"more")
             assert (await next_of(two)).content == b"more"
     store.close()
