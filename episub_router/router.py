@@ -52,6 +52,7 @@ from episub_router.snapshot import OverlaySnapshot, overlay_snapshot
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.tracer import Tracer
 from episub_router.util.checks import check_names, check_seconds, check_type
+from episub_router.util.message_size import message_size
 from episub_router.util.trio_only import check_not_asyncio
 from episub_router.wire import check_params, check_topics
 from episub_router.wire.peer_records import record_excess
@@ -295,7 +296,7 @@ class EpisubRouter(IPubsubRouter, Service):
     def check_message_size(self, message: rpc_pb2.Message) -> None:
         """Raises MessageTooLarge for a message of this node that can go neither whole nor in
         pieces."""
-        if self._attached().large.goes_in_pieces(message):
+        if self._attached().large.goes_in_pieces(message, message_size(message)):
             return
         assert self._pubsub is not None
         check_message_size(message, self._pubsub.max_inbound_rpc_size)

@@ -6,6 +6,7 @@ called later, for valid payloads only.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import trio
@@ -84,9 +85,13 @@ class Inbound:
             self._refresh_subscription(peer.id, frame.topic)
         for message in frame.messages:
             admitted = self._admit(peer, frame.topic, message)
-            if admitted is not None:
-                with self.large.progress(frame.topic, admitted):
-                    self.topics.feed(frame.topic, Received(peer.key, admitted))
+            if admitted is None:
+                continue
+            step: AbstractContextManager[None] = nullcontext()
+            if isinstance(admitted, Piece | PieceAnnounce):
+                step = self.large.progress(frame.topic, admitted)
+            with step:
+                self.topics.feed(frame.topic, Received(peer.key, admitted))
         if frame.hops is not None:
             self._on_payload(peer.key, frame, rpc.publish[0], frame.hops)
 

@@ -19,14 +19,12 @@ from episub_router.net.peers import PeerListener, RemotePeer
 from episub_router.net.topics import JoinedTopic
 from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
-from episub_router.protocol.messages import Message
 from episub_router.protocol.piece_messages import Piece, PieceAnnounce, Preamble
 from episub_router.protocol.pieces.cutting import cut, joined
 from episub_router.protocol.pieces.transfers import Transfer
 from episub_router.protocol.types import MessageId, PeerId
 from episub_router.publishing import MessageTooLarge
 from episub_router.util.bounded import put_last
-from episub_router.util.message_size import message_size
 from episub_router.wire import (
     Authorship,
     has_key_for_preambles,
@@ -80,11 +78,10 @@ class LargeMessages(PeerListener):
         """Whether a message of this node is to be cut, as far as can be told before it is made."""
         return 0 < self.threshold <= size and len(topics) == 1 and self._cuts
 
-    def goes_in_pieces(self, message: rpc_pb2.Message) -> bool:
-        """Whether `message` of this node is to be cut: it is large and signed, others can tell its
-        id from its author, seqno and topic, and this node is in the topic. Raises MessageTooLarge
-        if even the pieces would be too many."""
-        size = message_size(message)
+    def goes_in_pieces(self, message: rpc_pb2.Message, size: int) -> bool:
+        """Whether `message` of this node, of `size` bytes, is to be cut: it is large and signed,
+        others can tell its id from its author, seqno and topic, and this node is in the topic.
+        Raises MessageTooLarge if even the pieces would be too many."""
         if (
             not self.may_cut(message.topicIDs, size)
             or message.topicIDs[0] not in self.joined
@@ -95,16 +92,16 @@ class LargeMessages(PeerListener):
             raise MessageTooLarge(size, self.max_size, "pieces", "max_message_size")
         return True
 
-    def cut(self, message: rpc_pb2.Message, id: bytes) -> PublishInPieces | None:
+    def cut(self, message: rpc_pb2.Message, id: bytes, size: int) -> PublishInPieces | None:
         """`message` in pieces; None if it is to go whole."""
-        if not self.goes_in_pieces(message):
+        if not self.goes_in_pieces(message, size):
             return None
         topic, author, seqno = message.topicIDs[0], message.from_id, message.seqno
         unsigned, pieces = cut(id, source_id(author), message.SerializeToString())
         envelope = sign_preamble(self.pubsub.sign_key, topic, unsigned, author, seqno)
         preamble = replace(unsigned, envelope=envelope)
         self.published(topic, preamble)
-        return PublishInPieces(preamble, pieces, message, message_size(message))
+        return PublishInPieces(preamble, pieces, message, size)
 
     def refusal(self, topic: str, preamble: Preamble) -> Reason | None:
         """Why `preamble` isn't taken, counted; None if the author that it names signed it, and the
@@ -165,11 +162,8 @@ class LargeMessages(PeerListener):
     # How far messages have come
 
     @contextmanager
-    def progress(self, topic: str, message: Message) -> Iterator[None]:
+    def progress(self, topic: str, message: Piece | PieceAnnounce) -> Iterator[None]:
         """Report a step of a message where a preamble or a piece, acted on in here, makes one."""
-        if not isinstance(message, Piece | PieceAnnounce):
-            yield
-            return
         id = message.id if isinstance(message, Piece) else message.preamble.id
         transfer = self._transfer(topic, id)
         before = -1 if transfer is None else transfer.have.bit_count()

@@ -148,7 +148,7 @@ class Payloads:
                 continue
             if not joined.neighbors:
                 self._replay.remember(topic, gossip)
-            in_pieces = self.large.cut(message, id)
+            in_pieces = self.large.cut(message, id, size)
             # Where messages have no author, a tree's id names nobody, and no two topics' are alike.
             tree = source or source_id(self._secret + self._me + topic.encode())
             self.topics.feed(topic, in_pieces or ev.Publish(id, message, size, source, tree))

@@ -22,6 +22,7 @@ from episub_router.net.large_messages import LargeMessages
 from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
 from episub_router.protocol.pieces.cutting import cut
+from episub_router.util.message_size import message_size
 from episub_router.wire import Authorship, sign_preamble, source_id
 
 KEYS = create_new_key_pair(b"\x61" * 32)
@@ -51,7 +52,7 @@ class Lab:
         self.large = LargeMessages(stand_in, self.counters, events, joined, 32 * KIB, 100 * KIB)
 
     def cut(self, made: rpc_pb2.Message) -> PublishInPieces | None:
-        return self.large.cut(made, self.pubsub.get_message_id(made))
+        return self.large.cut(made, self.pubsub.get_message_id(made), message_size(made))
 
 
 def message(size: int = 50 * KIB, *topics: str, author: bytes = AUTHOR) -> rpc_pb2.Message:

@@ -13,6 +13,8 @@ import vl_convert
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
+from episub_router.pipeline.storage import Storage
+
 
 @cache
 def environment() -> Environment:
@@ -45,10 +47,7 @@ def javascript() -> str:
         return _kept().read_text(encoding="utf-8")
     made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     with suppress(OSError, RuntimeError):
-        _kept().parent.mkdir(parents=True, exist_ok=True)
-        begun = _kept().with_suffix(f".{os.getpid()}")
-        begun.write_text(made, encoding="utf-8")
-        begun.replace(_kept())
+        Storage().put(str(_kept()), made)
     return made
 
 

@@ -153,8 +153,7 @@ func (t *Topic) toProbe() []peer.ID {
 	for _, id := range chosen {
 		t.passive.add(t, id, namedBy[id], nil)
 	}
-	others := t.passive.ids(chosen...)
-	unmeasured := slices.DeleteFunc(slices.Clone(others), func(id peer.ID) bool {
+	unmeasured := slices.DeleteFunc(t.passive.ids(chosen...), func(id peer.ID) bool {
 		return t.passive.rtt(id) != nil
 	})
 	return append(chosen, t.sample(unmeasured, probePeers-len(chosen))...)
