@@ -41,8 +41,6 @@ class TreeSnapshot:
     """Neighbours that we push to."""
     standbys: tuple[ID, ...]
     """Neighbours that announce each message to us at once."""
-    hops: int
-    """Links from the source."""
     cost: float
     """Seconds from the source, as the nodes on the way estimate them."""
     second_parent: ID | None = None
@@ -105,7 +103,6 @@ def overlay_snapshot(
                 None if tree.parent is None else _id(tree.parent),
                 tuple(map(_id, tree.children)),
                 tuple(map(_id, tree.standbys)),
-                tree.hops,
                 tree.cost,
                 _id(tree.parents[1]) if len(tree.parents) > 1 else None,
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from random import Random
 from typing import Any
 
@@ -94,6 +95,7 @@ class NodeParts:
             network=host.get_network(),
             events=self.events,
             group_of=self._group_of,
+            secret=sha256(b"episub-rounds" + host.get_private_key().serialize()).digest(),
             may_ban=may_ban,
             protected_topics=protected_topics,
         )

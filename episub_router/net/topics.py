@@ -86,6 +86,7 @@ class TopicDriver(PeerListener):
     """Is asked to keep the connections of neighbours."""
     events: TopicEvents
     group_of: GroupOf
+    secret: bytes
     may_ban: Callable[[str, ID], bool] | None = None
     protected_topics: Container[str] = ()
 
@@ -142,9 +143,9 @@ class TopicDriver(PeerListener):
             self.params.protected() if protected else self.params,
             Random(self.rng.getrandbits(64)),
             self.group_of,
-            # Rounds of ROOT go on above those from before a restart.
-            epoch=int(time.time()),
+            clock=time.time() - trio.current_time(),
             may_ban=partial(self._lets_ban, topic),
+            secret=self.secret + topic.encode(),
         )
         self.joined[topic] = JoinedTopic(machine)
         for key, standing in self._standings.items():

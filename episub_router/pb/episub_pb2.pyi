@@ -749,31 +749,27 @@ class TreeRoot(_message.Message):
 
     SOURCE_FIELD_NUMBER: _builtins.int
     ROUND_FIELD_NUMBER: _builtins.int
-    HOPS_FIELD_NUMBER: _builtins.int
     COST_FIELD_NUMBER: _builtins.int
     PROOF_FIELD_NUMBER: _builtins.int
     source: _builtins.bytes
     """The first eight bytes of the SHA-256 of the source's peer id."""
     round: _builtins.int
-    """Counted by the source; starts at its wall clock in seconds."""
-    hops: _builtins.int
-    """Links from the source to the receiver."""
+    """The source's wall clock in seconds, or one more than the last round, modulo 16,384."""
     cost: _builtins.int
     """Microseconds from the source to the sender."""
     proof: _builtins.bytes
-    """Reserved for a signature of the source; neither sent nor checked yet."""
+    """Eight bytes; the SHA-256 of the next round's begins with them."""
     def __init__(
         self,
         *,
         source: _builtins.bytes | None = ...,
         round: _builtins.int | None = ...,
-        hops: _builtins.int | None = ...,
         cost: _builtins.int | None = ...,
         proof: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "hops", b"hops", "proof", b"proof", "round", b"round", "source", b"source"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "proof", b"proof", "round", b"round", "source", b"source"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "hops", b"hops", "proof", b"proof", "round", b"round", "source", b"source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cost", b"cost", "proof", b"proof", "round", b"round", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -171,13 +171,13 @@ class Graft:
 
 
 class TreeRoot(NamedTuple):
-    """The tree of `source` as the sender of a ROOT offers it: the `round` that the source counts,
-    `hops` links from the source to the receiver, `cost` seconds from the source to the sender."""
+    """The tree of `source` as the sender of a ROOT offers it: the `round`, `cost` seconds from the
+    source to the sender, the `proof` of the round."""
 
     source: SourceId
     round: int
-    hops: int
     cost: float
+    proof: bytes = b""
 
 
 class RootRequest(NamedTuple):

@@ -56,16 +56,17 @@ class Topic:
         params: EpisubParams,
         rng: Random,
         group_of: GroupOf = ungrouped,
-        epoch: int = 0,
+        clock: float = 0.0,
         belongs: Belongs = belongs,
         may_ban: MayBan = anyone,
+        secret: bytes = b"",
     ) -> None:
         self.me = me
         self._may_ban = may_ban
         self.name = name
         self.membership = HyParView(me, name, params.membership, rng, group_of)
         rtt_of = self.membership.rtt_of
-        self.broadcast = Plumtree(params.broadcast, rng, rtt_of, epoch)
+        self.broadcast = Plumtree(params.broadcast, rng, rtt_of, clock, secret)
         self._carrier: Plumtree | LargeBroadcast = self.broadcast
         """What broadcast messages and events go through."""
         self.pieces: Pieces | None = None

@@ -62,9 +62,9 @@ _EPISUB: dict[type, Callable[[Any], int]] = {
     msg.Graft: lambda m: (
         _NESTED + len(m.ids) * MESSAGE_ID + (len(m.sources) + len(m.standby)) * SOURCE
     ),
-    # Round and cost are varints, of five and three bytes.
+    # Round and cost are varints, of two and three bytes; the proof has eight.
     msg.Root: lambda m: (
-        _NESTED + len(m.roots) * (2 + SOURCE + 6 + _SMALL + 4) + len(m.requests) * (2 + SOURCE + 6)
+        _NESTED + len(m.roots) * (2 + SOURCE + 3 + 4 + SOURCE) + len(m.requests) * (2 + SOURCE + 3)
     ),
     msg.GetNodes: lambda m: _NESTED + (_SMALL if m.count else 0),
     msg.Nodes: lambda m: _NESTED + _SMALL + len(m.peers) * PEER_INFO,

@@ -33,6 +33,7 @@ from episub_router.protocol.messages import (
     Topics,
     TreeRoot,
 )
+from episub_router.protocol.plumtree.round_proofs import PROOF_BYTES, ROUNDS
 from episub_router.wire.frame import Decoded, PartDropped, WireError, WireFault
 from episub_router.wire.limits import DEFAULT_LIMITS, WireLimits
 from episub_router.wire.piece_codec import PIECE_READERS
@@ -250,8 +251,10 @@ class _Reader:
         return prune
 
     def tree_root(self, line: pb.TreeRoot) -> TreeRoot:
-        source, hops = self.source(line.source), self.hops(line.hops)
-        return TreeRoot(source, line.round, hops, line.cost / 1e6)
+        if len(line.proof) != PROOF_BYTES:
+            raise PartDropped(WireFault.BAD_PROOF)
+        source, round = self.source(line.source), line.round % ROUNDS
+        return TreeRoot(source, round, line.cost / 1e6, line.proof)
 
     def root_request(self, line: pb.RootRequest) -> RootRequest:
         return RootRequest(self.source(line.source), line.round)

@@ -120,8 +120,8 @@ def _write(out: pb.Control, message: Message, records: Records) -> None:
                 out.root.roots.add(
                     source=source_bytes(root.source),
                     round=root.round,
-                    hops=root.hops,
                     cost=min(round(root.cost * 1e6), _MAX_COST),
+                    proof=root.proof,
                 )
             for request in requests:
                 out.root.requests.add(source=source_bytes(request.source), round=request.round)

@@ -24,7 +24,7 @@ class WireFault(Enum):
     BAD_PEER_ID = "bad-peer-id"  # A peer id that is none
     BAD_MESSAGE_ID = "bad-message-id"  # A message id that is empty or too long
     BAD_TOPIC = "bad-topic"  # A topic that is empty or too long
-    BAD_PROOF = "bad-proof"  # A LEAVE whose proof is too long
+    BAD_PROOF = "bad-proof"  # A proof of LEAVE that is too long, or one of ROOT not of eight bytes
     BAD_SOURCE = "bad-source"
     """A source that isn't eight bytes, or the tree of an author that the payload doesn't name."""
     BAD_PREAMBLE = "bad-preamble"

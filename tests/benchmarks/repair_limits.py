@@ -81,7 +81,7 @@ def join_bytes(params: MembershipParams, trees: int) -> int:
     near = params.active_size - params.random_links
     accept = msg.Neighbor(msg.NeighborRole.ACCEPT, 7, msg.LinkKind.RANDOM)
     request = msg.Neighbor(msg.NeighborRole.REQUEST, 7, msg.LinkKind.NEAR)
-    root = msg.Root(tuple(msg.TreeRoot(source, 1, 1, 0.0) for source in sources))
+    root = msg.Root(tuple(msg.TreeRoot(source, 1, 0.0) for source in sources))
     sent: list[tuple[int, msg.Message]] = [
         (1, msg.GetNodes()),
         (1, msg.Nodes(peers, params.join_ttl)),
@@ -100,7 +100,7 @@ def leave_bytes(params: MembershipParams, trees: int) -> int:
     trees, and each tree has a child to graft on and two that lose a standby."""
     accept = msg.Neighbor(msg.NeighborRole.ACCEPT, 7, msg.LinkKind.RANDOM)
     request = msg.Neighbor(msg.NeighborRole.REQUEST, 7, msg.LinkKind.RANDOM)
-    root = msg.Root(tuple(msg.TreeRoot(source, 1, 1, 0.0) for source in range(trees)))
+    root = msg.Root(tuple(msg.TreeRoot(source, 1, 0.0) for source in range(trees)))
     # Of the links that are missing two make one.
     links = params.active_size / 2
     sent: list[tuple[float, msg.Message]] = [

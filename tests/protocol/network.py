@@ -69,9 +69,9 @@ class Network:
             self.add(node)
 
     def add(self, node: int, params: EpisubParams | None = None) -> None:
-        """A new node, or an old one started afresh without its memory; its rounds of ROOT go on."""
-        rng, epoch = Random(self.rng.random()), int(self.now)
-        self.topics[node] = Topic(node, "t", params or self.params, rng, epoch=epoch)
+        """A new node, or an old one started afresh without its memory."""
+        rng = Random(self.rng.random())
+        self.topics[node] = Topic(node, "t", params or self.params, rng)
         self._timers.pop(node, None)
         for counts in self.delivered.values():
             del counts[node]

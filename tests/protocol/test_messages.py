@@ -31,7 +31,7 @@ SAMPLES: list[Message] = [
     msg.Prune(sources=("s",), standby=("t",)),
     msg.Graft(("m",)),
     msg.Graft(("m",), sources=("s",), standby=("t",)),
-    msg.Root((msg.TreeRoot("s", 1, 1, 0.0),), (msg.RootRequest("s", 0),)),
+    msg.Root((msg.TreeRoot("s", 1, 0.0),), (msg.RootRequest("s", 0),)),
     pieces.PieceAnnounce(pieces.Preamble("m", "s", 10, 5, bytes(32)), 1, 1),
     pieces.Piece("m", bytes(32), 0, bytes(5), (bytes(32),), 5),
     pieces.PieceGraft((pieces.PieceWant("m", 1),), "s"),

@@ -320,7 +320,8 @@ async def test_more_roots_than_a_peer_may_send() -> None:
     async with victims_and_attacker() as (nodes, subscriptions, _):
         liar, victim = nodes[1], nodes[0]
         made_up = [
-            m.TreeRoot(number.to_bytes(8), 2**63, 1, 0.0) for number in range(2 * ROOT_RATE.burst)
+            m.TreeRoot(number.to_bytes(8), 2**13, 0.0, bytes(8))
+            for number in range(2 * ROOT_RATE.burst)
         ]
         for start in range(0, len(made_up), 100):
             push_frame(liar, victim, m.Root(tuple(made_up[start : start + 100])))

@@ -349,7 +349,7 @@ def test_claims_of_hops_and_cost_are_those_that_are_set() -> None:
     }
     assert hops == {7}
     of: Any = it.simulation.network.nodes[it.cast.rings[0].members[0]]
-    assert of.claim(TreeRoot(3, 9, 4, 0.2)) == TreeRoot(3, 9, 7, 0.1)
+    assert of.claim(TreeRoot(3, 9, 0.2)) == TreeRoot(3, 9, 0.1)
 
 
 def test_ids_that_were_searched_for_are_next_to_the_victim() -> None:

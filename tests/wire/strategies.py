@@ -61,8 +61,10 @@ ttls = st.integers(0, LIMITS.max_ttl)
 hops = st.integers(1, LIMITS.max_hops)
 sources = st.binary(min_size=8, max_size=8)
 source_tuples = st.lists(sources, max_size=5).map(tuple)
-rounds = st.integers(0, 2**64 - 1)
+rounds = st.integers(0, 2**14 - 1)
+proofs = st.binary(min_size=8, max_size=8)
 costs = st.integers(0, 2**32 - 1).map(lambda microseconds: microseconds / 1e6)
+roots = st.builds(m.TreeRoot, sources, rounds, costs, proofs)
 masks = st.integers(0, (1 << LIMITS.max_pieces) - 1)
 
 
@@ -133,7 +135,7 @@ control_messages = st.one_of(
     st.builds(m.Graft, st.lists(message_ids).map(tuple), source_tuples, source_tuples),
     st.builds(
         m.Root,
-        st.lists(st.builds(m.TreeRoot, sources, rounds, hops, costs), max_size=5).map(tuple),
+        st.lists(roots, max_size=5).map(tuple),
         st.lists(st.builds(m.RootRequest, sources, rounds), max_size=5).map(tuple),
     ),
 )

@@ -129,6 +129,7 @@ def test_a_bad_message_is_dropped_alone(_: str, message: Sent, fault: WireFault)
 
 
 S1, S2 = b"source 1", b"source 2"
+PROOF = bytes(range(8))
 
 PARTLY_BAD = [
     (
@@ -177,23 +178,23 @@ PARTLY_BAD = [
         "root",
         pb.Root(
             roots=[
-                pb.TreeRoot(source=S1, round=3, hops=1, cost=5, proof=b"later"),
-                pb.TreeRoot(source=S2, round=3, hops=65),
+                pb.TreeRoot(source=S1, round=2**14 + 3, cost=5, proof=PROOF),
+                pb.TreeRoot(source=S2, round=3, proof=PROOF[1:]),
                 pb.TreeRoot(source=S2, round=3),
-                pb.TreeRoot(round=3, hops=1),
+                pb.TreeRoot(round=3, proof=PROOF),
             ],
             requests=[pb.RootRequest(round=1), pb.RootRequest(source=S2)],
         ),
-        m.Root((m.TreeRoot(S1, 3, 1, 0.000005),), (m.RootRequest(S2, 0),)),
-        {F.HOPS_RANGE: 2, F.BAD_SOURCE: 2},
+        m.Root((m.TreeRoot(S1, 3, 0.000005, PROOF),), (m.RootRequest(S2, 0),)),
+        {F.BAD_PROOF: 2, F.BAD_SOURCE: 2},
     ),
     (
         "too many roots",
         pb.Root(
-            roots=[pb.TreeRoot(source=S1, hops=1)] * 101,
+            roots=[pb.TreeRoot(source=S1, proof=PROOF)] * 101,
             requests=[pb.RootRequest(source=S2)] * 500,
         ),
-        m.Root((m.TreeRoot(S1, 0, 1, 0.0),) * 100, (m.RootRequest(S2, 0),) * 100),
+        m.Root((m.TreeRoot(S1, 0, 0.0, PROOF),) * 100, (m.RootRequest(S2, 0),) * 100),
         {F.TOO_MANY_SOURCES: 2},
     ),
     (

@@ -134,7 +134,7 @@ def test_vectors_of_source_trees() -> None:
     _, _, control, own_tree, along, *_, peer_id = VECTORS
     source, other = source_id(peer_id), bytes(range(8))
     messages = (
-        m.Root((m.TreeRoot(source, 2**40, 3, 0.0015),), (m.RootRequest(source, 5),)),
+        m.Root((m.TreeRoot(source, 10_000, 0.0015, bytes(range(8))),), (m.RootRequest(source, 5),)),
         m.Graft((), (source,)),
         m.Prune((), (source,)),
         m.Neighbor(m.NeighborRole.ACCEPT, 1, m.LinkKind.NEAR),

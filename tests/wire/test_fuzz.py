@@ -57,7 +57,7 @@ def check_bounds(result: Decoded) -> None:
         if isinstance(message, m.Root):
             assert max(len(message.roots), len(message.requests)) <= LIMITS.max_sources
             assert all(len(line.source) == 8 for line in (*message.roots, *message.requests))
-            assert all(1 <= root.hops <= LIMITS.max_hops for root in message.roots)
+            assert all(len(root.proof) == 8 for root in message.roots)
         if isinstance(message, pm.Piece):
             assert 1 <= len(message.data) == message.size <= LIMITS.max_piece_bytes
             assert len(message.proof) <= 9

@@ -6,7 +6,7 @@ from episub_router.protocol.messages import Root, RootRequest, TreeRoot
 from episub_router.wire.root_gate import ROOT_RATE, RootGate
 
 PEER = b"peer"
-LINE, REQUEST = TreeRoot(b"source 1", 1, 1, 0.0), RootRequest(b"source 1", 1)
+LINE, REQUEST = TreeRoot(b"source 1", 1, 0.0), RootRequest(b"source 1", 1)
 
 
 def test_a_burst_passes_and_what_is_beyond_it_is_cut() -> None:

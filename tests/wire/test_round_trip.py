@@ -65,8 +65,11 @@ ONE_OF_EACH: tuple[m.Message, ...] = (
     m.Graft((b"i",), (), SOURCES),
     m.Root(),
     m.Root(
-        (m.TreeRoot(SOURCES[0], 0, 1, 0.0), m.TreeRoot(SOURCES[1], 2**64 - 1, 64, 1.234567)),
-        (m.RootRequest(SOURCES[1], 2**40),),
+        (
+            m.TreeRoot(SOURCES[0], 0, 0.0, bytes(8)),
+            m.TreeRoot(SOURCES[1], 2**14 - 1, 1.234567, b"8 bytes."),
+        ),
+        (m.RootRequest(SOURCES[1], 2**14 - 1),),
     ),
     pm.PieceOffer(),
     pm.PieceOffer((pm.TreeOffer(SOURCES[0], 0), pm.TreeOffer(SOURCES[1], 2**32 - 1)), True),
@@ -142,7 +145,7 @@ def test_the_author_s_own_tree_takes_two_bytes() -> None:
 
 
 def test_costs_are_microseconds_that_fit_the_field() -> None:
-    roots = tuple(m.TreeRoot(SOURCES[0], 1, 1, cost) for cost in (0.0000004, 0.1, 1e9))
+    roots = tuple(m.TreeRoot(SOURCES[0], 1, cost, bytes(8)) for cost in (0.0000004, 0.1, 1e9))
     result, _ = decoded(Frame("t", 1, (m.Root(roots),)))
     (root,) = result.messages
     assert isinstance(root, m.Root)

@@ -93,14 +93,16 @@ def _trees(overlay: OverlaySnapshot) -> Table:
     shown = overlay.trees[-MOST_TREES:]
     title = f"{len(overlay.trees)} trees of sources; those used last:"
     table = Table(
-        "source", "parents", "children", "standbys", "hops", title=title, title_justify="left"
+        "source", "parents", "children", "standbys", "away", title=title, title_justify="left"
     )
     for tree in reversed(shown):
         parents = [_short(peer) for peer in (tree.parent, tree.second_parent) if peer is not None]
         table.add_row(
             tree.source.hex()[:8],
             "this node" if tree.own else ", ".join(parents) or "-",
-            *map(str, (len(tree.children), len(tree.standbys), tree.hops)),
+            str(len(tree.children)),
+            str(len(tree.standbys)),
+            f"{tree.cost * 1000:,.1f} ms",
         )
     return table
 

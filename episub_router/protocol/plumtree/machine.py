@@ -25,18 +25,26 @@ _NEWEST = 8
 
 class Plumtree:
     """One node's part in one topic's broadcast: `handle` events, `receive` messages and
-    `handle_timer`; all return the effects in order."""
+    `handle_timer`; all return the effects in order. `clock`: what makes the driver's time that of
+    all nodes. `secret`: nobody else's, and the same after a restart: our rounds go on."""
 
     __slots__ = (
         "_eager_push", "_lazy_push", "_missing", "_source_trees", "_state", "standings", "store",
         "trees",
     )  # fmt: skip
 
-    def __init__(self, params: BroadcastParams, rng: Random, rtt_of: RttOf, epoch: int = 0) -> None:
+    def __init__(
+        self,
+        params: BroadcastParams,
+        rng: Random,
+        rtt_of: RttOf,
+        clock: float = 0.0,
+        secret: bytes = b"",
+    ) -> None:
         self._state = state = PlumtreeState(params, rtt_of)
         self._lazy_push = LazyPush(state, rng)
         self._missing = MissingMessages(state)
-        self._source_trees = SourceTrees(state, epoch)
+        self._source_trees = SourceTrees(state, clock, secret)
         self._eager_push = EagerPush(state, self._lazy_push, self._missing, self._source_trees)
         self.standings, self.store, self.trees = state.standings, state.messages, state.trees
 
@@ -205,7 +213,6 @@ class Plumtree:
         state.messages.clear()
         self._lazy_push.clear()
         self._missing.clear()
-        self._source_trees.clear()
         state.timers.clear()
         state.trees.clear()
         state.eager.clear()

@@ -14,7 +14,8 @@ from episub_router.protocol.effects import Send
 from episub_router.protocol.events import Publish
 from episub_router.protocol.messages import Graft, Prune, Root, RootRequest, TreeRoot
 from episub_router.protocol.params import EagerRepair
-from episub_router.protocol.plumtree.message_cache import GossipMessage, next_hops
+from episub_router.protocol.plumtree.message_cache import GossipMessage
+from episub_router.protocol.plumtree.round_proofs import ROUNDS, is_later, own_proof
 from episub_router.protocol.plumtree.state import PlumtreeState, TreeTask
 from episub_router.protocol.plumtree.tree import TREE_IDLE, Offer, Role, Tree
 from episub_router.protocol.types import PeerId, SourceId, Time
@@ -36,11 +37,12 @@ _ADOPT_AFTER = 2  # Messages that another neighbour had to bring to become the p
 
 
 class SourceTrees:
-    __slots__ = ("_epoch", "_state")
+    __slots__ = ("_clock", "_secret", "_state")
 
-    def __init__(self, state: PlumtreeState, epoch: int) -> None:
+    def __init__(self, state: PlumtreeState, clock: float, secret: bytes) -> None:
         self._state = state
-        self._epoch = epoch  # Where our rounds start: above those that others remember
+        self._clock = clock
+        self._secret = secret
 
     def fire(self, now: Time) -> None:
         rebalanced = []
@@ -90,12 +92,13 @@ class SourceTrees:
         tree = self._state.trees.use(source)
         if not tree.own:
             # We are no child, and don't begin after what others claim to be our round.
-            tree.own, tree.round, tree.hops, tree.cost = True, self._epoch, 0, 0.0
+            tree.own, tree.round, tree.cost = True, 0, 0.0
             tree.parents, tree.offers = [], {}
             self._schedule_rebalance(tree, now)
         tree.note_root(now)
-        tree.round += 1
-        self._flood([TreeRoot(source, tree.round, 1, 0.0)])
+        tree.round = max(tree.round + 1, int(now + self._clock))
+        tree.proof = own_proof(self._secret, source, tree.round)
+        self._flood([_line(tree)])
 
     def _flood(self, roots: list[TreeRoot], sender: PeerId | None = None) -> None:
         root = Root(tuple(roots))
@@ -121,18 +124,17 @@ class SourceTrees:
             return None
         offer = Offer(now, min(root.cost, MAX_COST))
         cost = offer.cost + state.link_delay(peer)
-        if tree is not None and tree.is_fresh(now):
-            if root.round < tree.round:
-                return None  # It is over; only a source that lost its count starts again.
-            if root.round == tree.round and peer not in tree.offers:
-                tree.offers[peer] = offer
-        if tree is not None and root.round == tree.round:
+        if tree is not None and root.proof == tree.proof:
+            tree.offers.setdefault(peer, offer)
             return None
+        if tree is not None and tree.is_fresh(now) and not is_later(tree, root.round, root.proof):
+            return None  # It is over, or not the source's.
         tree = state.trees.use(source)
         tree.note_root(now)
-        tree.round, tree.hops, tree.cost, tree.offers = root.round, root.hops, cost, {peer: offer}
+        tree.round, tree.proof, tree.cost = root.round, root.proof, cost
+        tree.offers = {peer: offer}
         state.timers.set_earliest((TreeTask.CHOOSE_PARENT, source), now + _CHOOSE_AFTER)
-        return TreeRoot(source, root.round, next_hops(root.hops), cost)
+        return root._replace(cost=cost)
 
     def _choose_parent(self, tree: Tree, now: Time) -> None:
         """Take who brought ROOT first, or one much nearer; a parent that was hardly later stays."""
@@ -169,12 +171,12 @@ class SourceTrees:
     def _on_request(self, peer: PeerId, request: RootRequest, now: Time) -> None:
         """Pass a request on towards the source, once a round; the source answers with ROOT."""
         tree = self._state.trees.get(request.source)
-        if tree is None or request.round < tree.round:
-            return  # A newer round is on its way.
+        if tree is None or request.round != tree.round % ROUNDS:
+            return  # Another round is on its way.
         if tree.own:
             at = max(now, tree.root_at + _REQUEST_INTERVAL)
             self._state.timers.set_earliest((TreeTask.SEND_ROOT, request.source), at)
-        elif tree.requested < tree.round and tree.parent != peer:
+        elif tree.requested != tree.round and tree.parent != peer:
             self.request_root(tree)
 
     # Parents
@@ -299,7 +301,7 @@ class SourceTrees:
     def on_neighbor_up(self, peer: PeerId, now: Time) -> None:
         """Offer a new neighbour the trees that carry messages: others may be of dead sources."""
         roots = [
-            TreeRoot(tree.source, tree.round, next_hops(tree.hops), tree.cost)
+            _line(tree)
             for tree in self._state.trees.values()
             if tree.is_fresh(now) and (tree.own or (tree.parent is not None and tree.proven))
         ]
@@ -344,7 +346,6 @@ class SourceTrees:
         for tree in self._state.trees.named(message.standby):
             tree.announce_to.pop(peer, None)
 
-    def clear(self) -> None:
-        """We left the topic; rounds go on if we come back."""
-        own = [tree.round for tree in self._state.trees.values() if tree.own]
-        self._epoch = max([self._epoch, *own])
+
+def _line(tree: Tree) -> TreeRoot:
+    return TreeRoot(tree.source, tree.round % ROUNDS, tree.cost, tree.proof)

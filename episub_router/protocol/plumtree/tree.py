@@ -56,8 +56,8 @@ class Tree:
     """Some 2 KB with seven neighbours."""
 
     __slots__ = (
-        "announce_to", "asked", "carried", "children", "cost", "hops", "offers", "own", "parents",
-        "proven", "requested", "root_at", "round", "services", "source", "usable_at",
+        "announce_to", "asked", "carried", "children", "cost", "offers", "own", "parents",
+        "proof", "proven", "requested", "root_at", "round", "services", "source", "usable_at",
     )  # fmt: skip
 
     def __init__(self, source: SourceId) -> None:
@@ -69,8 +69,8 @@ class Tree:
         self.offers: dict[PeerId, Offer] = {}  # Copies of the last ROOT, in the order of arrival
         self.services: dict[PeerId, Service] = {}  # Of neighbours that missed something
         self.round = -1
+        self.proof = b""  # Of this round
         self.requested = -1  # The last round after which a new one was asked for
-        self.hops = 0  # Links from the source
         self.cost = 0.0  # Seconds from the source, as the nodes on the way estimate them
         self.root_at: Time = -NEVER  # When the last ROOT came, or went out if the tree is our own
         self.usable_at: Time = NEVER

@@ -11,6 +11,7 @@ from episub_router.protocol.messages import (
     Root,
     TreeRoot,
 )
+from episub_router.protocol.plumtree.round_proofs import own_proof
 from episub_router.sim.adversaries.member import Member
 from episub_router.sim.adversaries.settings import RootLiarAttack
 
@@ -57,7 +58,9 @@ class RootLiar(Member):
 
     def on_root_learned(self, root: TreeRoot) -> None:
         if self.striking:
-            forged = self.claim(root)._replace(round=root.round + self.rounds_ahead)
+            round = root.round + self.rounds_ahead
+            proof = own_proof(b"made up", root.source, round) if self.rounds_ahead else root.proof
+            forged = self.claim(root)._replace(round=round, proof=proof)
             self.transmit(Root((forged,)), self.neighbors())
 
     def disguised(self, message: Message) -> Message | None:

@@ -66,8 +66,7 @@ class Member(Hostile, EpisubNode):
 
     def claim(self, root: TreeRoot) -> TreeRoot:
         """`root` as it is passed on."""
-        settings = self.ring.settings
-        return root._replace(hops=settings.hops or root.hops, cost=settings.cost * root.cost)
+        return root._replace(cost=self.ring.settings.cost * root.cost)
 
     # What kinds use.
 

@@ -94,7 +94,7 @@ class HijackAttack(IHaveLiarAttack):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootLiarAttack(CensorAttack):
     """Passes each ROOT on as if the source were its neighbour, sooner than it could have come.
-    `rounds` is added to the round that the source counts."""
+    `rounds` is added to the round that the source counts, with a proof of the liar's own."""
 
     kind: ClassVar[str] = "root-liar"
     cost: float = setting(0.0, least=0, most=1)

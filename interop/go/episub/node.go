@@ -17,6 +17,7 @@ import (
 	"episub-interop/episub/pieces"
 	"episub-interop/internal/lines"
 	"episub-interop/internal/payload"
+	"episub-interop/internal/proofs"
 	"episub-interop/internal/pb"
 )
 
@@ -105,7 +106,7 @@ func (n *node) subscribe(name string) {
 	if n.topics[name] != nil {
 		return
 	}
-	t := core.NewTopic(port{n, name}, n.host.ID(), name, n.policy, rand.Uint64())
+	t := core.NewTopic(port{n, name}, n.host.ID(), name, n.policy, rand.Uint64(), proofs.Secret(n.key))
 	if n.threshold > 0 {
 		t.TakePieces()
 	}

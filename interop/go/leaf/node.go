@@ -46,9 +46,8 @@ type node struct {
 	tasks  chan func()
 	done   chan struct{}
 
-	source  string // what trees call us
-	started time.Time
-	trees   map[string]*tree
+	source string // what trees call us
+	trees  map[string]*tree
 
 	peers map[peer.ID]*remote
 	membership
@@ -59,9 +58,9 @@ func newNode(h host.Host, key crypto.PrivKey, record []byte, topic string) *node
 	n := &node{
 		host: h, key: key, record: record, topic: topic,
 		tasks: make(chan func(), 1024), done: make(chan struct{}),
-		source: sourceOf([]byte(h.ID())), started: time.Now(),
-		trees: map[string]*tree{},
-		peers: map[peer.ID]*remote{},
+		source: sourceOf([]byte(h.ID())),
+		trees:  map[string]*tree{},
+		peers:  map[peer.ID]*remote{},
 	}
 	n.membership = membership{
 		active: map[peer.ID]*link{}, ttl: joinTTL,

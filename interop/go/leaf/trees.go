@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"slices"
 	"time"
@@ -9,11 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/pb"
+	"episub-interop/internal/proofs"
 )
 
 const (
 	sourceSize = 8 // bytes
-	maxHops    = 64
 	maxTrees   = 128
 
 	setup         = 500 * time.Millisecond // until a tree is used
@@ -33,7 +34,8 @@ const (
 // tree is this node's part in the tree of one source.
 type tree struct {
 	round, requested uint64
-	hops, cost       uint32
+	proof            []byte // of this round
+	cost             uint32
 	rootAt, usableAt time.Time
 	renewing         bool
 	carried          int // messages of our own since the last ROOT
@@ -69,11 +71,11 @@ func (n *node) treeOf(source string) *tree {
 	return n.trees[source]
 }
 
-func (t *tree) noteRoot(round uint64) {
+func (t *tree) noteRoot(round uint64, proof []byte) {
 	if !t.stands() {
 		t.usableAt = time.Now().Add(setup)
 	}
-	t.round, t.rootAt, t.carried = round, time.Now(), 0
+	t.round, t.proof, t.rootAt, t.carried = round, proof, time.Now(), 0
 }
 
 // chooseTree is the tree that our next message goes along; "" is the default tree.
@@ -91,15 +93,16 @@ func (n *node) chooseTree() string {
 }
 
 func (n *node) sendRoot(t *tree) {
-	t.noteRoot(max(t.round, uint64(n.started.Unix())) + 1)
+	round := max(t.round+1, uint64(time.Now().Unix()))
+	t.noteRoot(round, proofs.Own(proofs.Secret(n.key)+n.topic, round))
 	n.flood([]*pb.TreeRoot{n.line(n.source, t)}, "")
 }
 
 // line is what a neighbour is sent about a tree.
 func (n *node) line(source string, t *tree) *pb.TreeRoot {
 	return &pb.TreeRoot{
-		Source: []byte(source), Round: &t.round,
-		Hops: proto.Uint32(min(t.hops+1, maxHops)), Cost: proto.Uint32(t.cost),
+		Source: []byte(source), Round: proto.Uint32(uint32(t.round % proofs.Rounds)),
+		Cost: proto.Uint32(t.cost), Proof: t.proof,
 	}
 }
 
@@ -135,7 +138,7 @@ func (n *node) root(from peer.ID, message *pb.Root) {
 	fresh := []*pb.TreeRoot{}
 	for _, line := range message.Roots[:min(len(message.Roots), maxIDs)] {
 		source := string(line.Source)
-		known := len(source) == sourceSize && line.GetHops() >= 1 && line.GetHops() <= maxHops
+		known := len(source) == sourceSize && len(line.Proof) == proofs.Size
 		if known && source != n.source && n.offered(from, source, line) {
 			fresh = append(fresh, n.line(source, n.trees[source]))
 		}
@@ -148,15 +151,19 @@ func (n *node) root(from peer.ID, message *pb.Root) {
 // offered notes one line of a ROOT; true if its round is new.
 func (n *node) offered(from peer.ID, source string, line *pb.TreeRoot) bool {
 	t := n.treeOf(source)
-	if t.fresh() && line.GetRound() <= t.round {
-		if line.GetRound() == t.round && !slices.Contains(t.offers, from) {
+	round := uint64(line.GetRound() % proofs.Rounds)
+	if bytes.Equal(line.Proof, t.proof) {
+		if !slices.Contains(t.offers, from) {
 			t.offers = append(t.offers, from)
 		}
 		return false
 	}
-	t.noteRoot(line.GetRound())
+	if t.fresh() && !proofs.Later(t.round, t.proof, round, line.Proof) {
+		return false
+	}
+	t.noteRoot(round, line.Proof)
 	t.offers = []peer.ID{from}
-	t.hops, t.cost = line.GetHops(), line.GetCost()+min(unknownDelay, ^uint32(0)-line.GetCost())
+	t.cost = line.GetCost() + min(unknownDelay, ^uint32(0)-line.GetCost())
 	n.later(choose, func() {
 		if slices.Contains(t.offers, t.parent) {
 			n.graftTree(t.parent, source)
@@ -234,7 +241,7 @@ func (n *node) request(source string, t *tree) {
 		if link := n.active[id]; link != nil && !t.children[id] {
 			t.requested = t.round
 			n.control(id, &pb.Control{Message: &pb.Control_Root{Root: &pb.Root{
-				Requests: []*pb.RootRequest{{Source: []byte(source), Round: &t.round}},
+				Requests: []*pb.RootRequest{{Source: []byte(source), Round: proto.Uint32(uint32(t.round))}},
 			}}})
 			return
 		}
@@ -244,9 +251,9 @@ func (n *node) request(source string, t *tree) {
 func (n *node) requested(from peer.ID, request *pb.RootRequest) {
 	t := n.trees[string(request.Source)]
 	switch {
-	case t == nil || request.GetRound() < t.round:
+	case t == nil || uint64(request.GetRound()) != t.round%proofs.Rounds:
 	case string(request.Source) != n.source:
-		if t.requested < t.round && t.parent != from {
+		if t.requested != t.round && t.parent != from {
 			n.request(string(request.Source), t)
 		}
 	case !t.renewing && t.carried > 0:

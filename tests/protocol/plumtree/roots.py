@@ -7,6 +7,7 @@ from typing import Any
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DownReason, Effect, NeighborDown
 from episub_router.protocol.messages import Graft, Prune, Root, RootRequest, TreeRoot
+from episub_router.protocol.plumtree.round_proofs import ROUNDS, own_proof
 from tests.protocol.helpers import ME, Branch
 
 WINDOW = 0.01
@@ -20,30 +21,30 @@ PRUNE_S = Prune(sources=("s",))
 GRAFT_ME = Graft(sources=(ME,))
 
 
-def root(round: int = 1, hops: int = 1, cost: float = 0.0, source: Any = "s") -> Root:
-    return Root((TreeRoot(source, round, hops, cost),))
+def root(round: int = 1, cost: float = 0.0, source: Any = "s") -> Root:
+    return Root((TreeRoot(source, round % ROUNDS, cost, own_proof(b"", source, round)),))
 
 
 def publish(branch: Branch, id: object, source: object = ME) -> list[Effect]:
     return branch.handle(ev.Publish(id, "payload", 0, source))
 
 
-def built(*peers: str, every: float = 0.03, hops: int = 1, **costs: float) -> Branch:
+def built(*peers: str, every: float = 0.03, **costs: float) -> Branch:
     """A node whose neighbours brought ROOT in this order, so that the first is its parent and the
     next two are standbys."""
     branch = Branch(*peers)
-    bring(branch, *peers, round=1, every=every, hops=hops, **costs)
+    bring(branch, *peers, round=1, every=every, **costs)
     branch.wait(SETTLE)
     return branch
 
 
 def bring(
-    branch: Branch, *peers: str, round: int = 1, every: float = 0.03, hops: int = 1, **costs: float
+    branch: Branch, *peers: str, round: int = 1, every: float = 0.03, **costs: float
 ) -> list[Effect]:
     """`peers` bring ROOT, one each `every` seconds; what they offer costs 0 or `costs`."""
     effects = []
     for peer in peers:
-        effects += branch.receive(peer, root(round, hops, costs.get(peer, 0.0)))
+        effects += branch.receive(peer, root(round, costs.get(peer, 0.0)))
         effects += branch.wait(every)
     return effects
 

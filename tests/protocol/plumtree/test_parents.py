@@ -45,7 +45,7 @@ def two_trees() -> Branch:
     """The parent is a for both sources, and b is the next."""
     branch = Branch("a", "b")
     for peer, cost in [("a", 0.1), ("b", 0.2)]:
-        branch.receive(peer, Root((TreeRoot("s", 1, 1, cost), TreeRoot("t", 1, 1, cost))))
+        branch.receive(peer, Root((TreeRoot("s", 1, cost), TreeRoot("t", 1, cost))))
         branch.wait(0.03)
     branch.wait(SETTLE)
     assert parent(branch, "s") == parent(branch, "t") == "a"

@@ -13,6 +13,7 @@ from episub_router.protocol.messages import (
     Root,
     TreeRoot,
 )
+from episub_router.protocol.plumtree.round_proofs import ROUNDS, own_proof
 from episub_router.protocol.plumtree.tree import TREE_IDLE
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import ME, Branch, drops, sent
@@ -33,19 +34,19 @@ from tests.protocol.plumtree.roots import (
 
 
 def test_the_first_copy_of_a_round_is_flooded() -> None:
-    """One hop more, and what the link costs: half its RTT; not to the neighbour it came from."""
+    """With what the link costs, half its RTT; not to the neighbour it came from."""
     branch = Branch("a", "b", "c")
     branch.rtts["a"] = 0.03
-    on = root(hops=4, cost=0.2 + 0.015)
-    assert sent(branch.receive("a", root(hops=3, cost=0.2))) == [("b", on), ("c", on)]
-    assert branch.receive("b", root(hops=1)) == []
-    on = root(round=2, hops=2, cost=UNKNOWN)
+    on = root(cost=0.2 + 0.015)
+    assert sent(branch.receive("a", root(cost=0.2))) == [("b", on), ("c", on)]
+    assert branch.receive("b", root()) == []
+    on = root(round=2, cost=UNKNOWN)
     assert sent(branch.receive("b", root(round=2))) == [("a", on), ("c", on)]
 
 
 def test_several_roots_are_flooded_in_one_message() -> None:
     branch = Branch("a", "b")
-    both = Root((TreeRoot("s", 1, 1, 0.0), TreeRoot("t", 1, 1, 0.0)))
+    both = Root((TreeRoot("s", 1, 0.0), TreeRoot("t", 1, 0.0)))
     ((peer, on),) = sent(branch.receive("a", both))
     assert peer == "b"
     assert [line.source for line in on.roots] == ["s", "t"]
@@ -97,9 +98,9 @@ def test_the_first_copy_makes_the_parent() -> None:
 def test_a_much_nearer_neighbour_right_after_it_is_the_parent(after: float, parent: str) -> None:
     branch = Branch("far", "near")
     branch.rtts.update(far=0.080, near=0.005)
-    branch.receive("far", root(hops=3))
+    branch.receive("far", root())
     grafts = sent(branch.wait(after * 0.005), Graft)
-    branch.receive("near", root(hops=2))
+    branch.receive("near", root())
     assert grafts + sent(branch.wait(WINDOW), Graft) == [(parent, GRAFT_S)]
 
 
@@ -107,7 +108,7 @@ def test_a_much_nearer_neighbour_right_after_it_is_the_parent(after: float, pare
 def test_it_must_be_much_nearer_and_feasible(near: float, cost: float) -> None:
     branch = Branch("far", "near")
     branch.rtts.update(far=0.080, near=near)
-    branch.receive("far", root(hops=3))
+    branch.receive("far", root())
     branch.receive("near", root(cost=cost))
     assert sent(branch.wait(WINDOW), Graft) == [("far", GRAFT_S)]
 
@@ -214,7 +215,7 @@ def test_a_lost_standby_is_replaced() -> None:
 def test_several_trees_ask_a_standby_in_one_message() -> None:
     branch = Branch("a", "b")
     for peer in "ab":
-        branch.receive(peer, Root((TreeRoot("s", 1, 1, 0.0), TreeRoot("t", 1, 1, 0.0))))
+        branch.receive(peer, Root((TreeRoot("s", 1, 0.0), TreeRoot("t", 1, 0.0))))
         branch.wait(0.03)
     assert sent(branch.wait(SETTLE)) == [("b", Graft(standby=("s", "t")))]
 
@@ -222,31 +223,55 @@ def test_several_trees_ask_a_standby_in_one_message() -> None:
 # New links
 
 
+@pytest.mark.parametrize("proof", [b"", bytes(8), own_proof(b"liar", "s", 2)])
+def test_a_round_that_its_source_has_not_sent_is_ignored(proof: bytes) -> None:
+    """A member that claimed one drew the tree to itself, and the source's own counted as old."""
+    branch = built("a", "b")
+    for ahead in (1, 2, 1000, ROUNDS - 1, 2**63):
+        assert branch.receive("b", Root((TreeRoot("s", 1 + ahead, 0.0, proof),))) == []
+    assert [peer for peer, _ in sent(branch.receive("a", root(round=2)), Root)] == ["b"]
+
+
+def test_a_known_proof_under_another_number_is_no_new_round() -> None:
+    branch = built("a", "b")
+    (known,) = root().roots
+    assert branch.receive("b", Root((known._replace(round=2),))) == []
+    assert [peer for peer, _ in sent(branch.receive("a", root(round=2)), Root)] == ["b"]
+
+
+def test_after_the_last_round_of_a_chain_the_next_chain_is_believed() -> None:
+    branch = Branch("a", "b")
+    for round in (ROUNDS - 1, ROUNDS + 3, ROUNDS + 4):
+        assert len(sent(branch.receive("a", root(round)), Root)) == 1
+        branch.wait(SETTLE)
+    assert branch.receive("b", root(ROUNDS - 1)) == []
+
+
 def test_a_new_link_is_offered_the_trees() -> None:
-    branch = built("a", hops=2)
-    bring(branch, "a", round=2, hops=2)
+    branch = built("a")
+    bring(branch, "a", round=2)
     branch.handle(NeighborUp("newer", LinkKind.RANDOM))
     # One that carries nothing may be a dead source's.
     assert sent(branch.handle(NeighborDown("newer", DownReason.ENDED))) == []
     branch.receive("a", Gossip("from s", 2, "payload", 0, "s", "s"))
-    publish(branch, "m")
+    ((_, own),) = sent(publish(branch, "m"), Root)
     ((peer, offer),) = sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)))
     assert peer == "new"
-    assert set(offer.roots) == {TreeRoot("s", 2, 3, UNKNOWN), TreeRoot(ME, 1, 1, 0.0)}
+    assert set(offer.roots) == {*root(2, UNKNOWN).roots, *own.roots}
 
 
 def test_a_new_round_of_a_live_source_is_offered_before_its_next_message() -> None:
     """Of several sources each publishes rarely, and newcomers had to ask for its messages."""
-    branch = built("a", hops=2)
+    branch = built("a")
     branch.receive("a", Gossip("m", 2, "payload", 0, "s", "s"))
-    bring(branch, "a", round=2, hops=2)
+    bring(branch, "a", round=2)
     ((peer, offer),) = sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)), Root)
     assert peer == "new"
-    assert offer.roots == (TreeRoot("s", 2, 3, UNKNOWN),)
+    assert offer == root(2, UNKNOWN)
 
 
 def test_a_newcomer_offers_no_tree_until_it_carries_something() -> None:
-    branch = built("a", hops=2)
+    branch = built("a")
     assert sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)), Root) == []
 
 

@@ -65,7 +65,7 @@ def test_a_neighbour_that_brought_no_root_is_asked_where_nobody_else_is_left() -
 def test_trees_that_lose_their_parent_together_ask_in_one_graft() -> None:
     branch = Branch("a", "b")
     for peer, cost in [("a", 0.1), ("b", 0.0)]:
-        branch.receive(peer, Root((TreeRoot("s", 1, 1, cost), TreeRoot("t", 1, 1, cost))))
+        branch.receive(peer, Root((TreeRoot("s", 1, cost), TreeRoot("t", 1, cost))))
         branch.wait(0.03)
     assert sent(lose(branch, "a"), Graft) == [("b", Graft(sources=("s", "t")))]
 
@@ -109,10 +109,10 @@ def test_the_source_answers_at_most_every_five_seconds() -> None:
         assert sent(branch.receive("a", ask(first.roots[0].round, ME)), Root) == []
     assert sent(branch.wait(3.9), Root) == []
     again = sent(branch.wait(0.2), Root)
-    assert again == [(peer, root(2, source=ME)) for peer in "ab"]
+    assert again == [(peer, root(5, source=ME)) for peer in "ab"]
     # An old request, and one without a message since: a node that was cut off missed nothing.
     branch.receive("a", ask(1, ME))
-    branch.receive("a", ask(2, ME))
+    branch.receive("a", ask(5, ME))
     assert sent(branch.wait(60), Root) == []
 
 
@@ -137,12 +137,29 @@ def test_its_messages_go_along_its_tree_once_that_stands() -> None:
     assert sent(publish(branch, "o"), Gossip) == [("a", Gossip("o", 1, "payload", 0, ME, ME))]
 
 
-def test_rounds_begin_at_the_epoch() -> None:
-    """Others remember the rounds before a restart."""
-    branch = Branch("a")
-    branch.machine = Plumtree(BroadcastParams(), Random(0), branch.rtts.get, epoch=1000)
-    branch.handle(NeighborUp("a", LinkKind.RANDOM))
-    assert sent(publish(branch, "m"), Root) == [("a", root(1001, source=ME))]
+def begin(clock: float, secret: bytes) -> Root:
+    """The first ROOT of a source whose process starts at `clock`."""
+    source = Branch("a")
+    source.machine = Plumtree(BroadcastParams(), Random(0), source.rtts.get, clock, secret)
+    source.handle(NeighborUp("a", LinkKind.RANDOM))
+    ((_, sent_root),) = sent(publish(source, "m"), Root)
+    return sent_root
+
+
+def test_rounds_go_on_after_a_restart() -> None:
+    """They are seconds of the clock, and their proofs come from the same secret."""
+    branch = Branch("a", "b")
+    assert sent(branch.receive("a", begin(1000.0, b"secret")), Root)
+    assert sent(branch.receive("a", begin(1000.0 + TREE_IDLE, b"secret")), Root)
+
+
+def test_nobody_else_makes_a_round_of_the_source() -> None:
+    branch = Branch("a", "b")
+    branch.receive("a", begin(1000.0, b"secret"))
+    assert sent(branch.receive("b", begin(1001.0, b"guess")), Root) == []
+    # Nothing is believed of a source that has been silent for long.
+    branch.wait(TREE_IDLE + 1)
+    assert sent(branch.receive("b", begin(1001.0, b"guess")), Root)
 
 
 def test_a_source_whose_root_nobody_answered_sends_another_a_second_later() -> None:
@@ -212,7 +229,7 @@ def test_no_more_than_64_trees_stand() -> None:
 def test_no_more_than_100_trees_are_kept() -> None:
     branch = Branch("a", "b")
     for start in range(0, 300, 50):
-        lines = tuple(TreeRoot(source, 1, 1, 0.0) for source in range(start, start + 50))
+        lines = tuple(TreeRoot(source, 1, 0.0) for source in range(start, start + 50))
         branch.receive("a", Root(lines))
         branch.wait(SETTLE)
     known = [
@@ -254,7 +271,7 @@ def test_a_driver_with_more_sources_than_trees_makes_room_among_its_own() -> Non
 def test_invented_roots_leave_room_for_our_own_tree() -> None:
     """Trees that never carried a message don't count."""
     branch = Branch("liar", "b")
-    invented = tuple(TreeRoot(("invented", number), 1, 1, 0.0) for number in range(64))
+    invented = tuple(TreeRoot(("invented", number), 1, 0.0) for number in range(64))
     branch.receive("liar", Root(invented))
     branch.wait(10)
     assert [peer for peer, _ in sent(publish(branch, "m"), Root)] == ["liar", "b"]

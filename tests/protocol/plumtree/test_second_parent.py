@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from episub_router.protocol.effects import Effect, NeighborUp
-from episub_router.protocol.messages import MAX_HOPS, Gossip, Graft, LinkKind, Prune, Root, TreeRoot
+from episub_router.protocol.messages import Gossip, Graft, LinkKind, Prune, Root, TreeRoot
 from episub_router.protocol.params import BroadcastParams, EpisubParams
 from episub_router.protocol.plumtree.tree import FAILED_AFTER
 from tests.protocol.helpers import ME, Branch, ihave, sent
@@ -180,7 +180,7 @@ def test_a_new_second_parent_owes_nothing_from_before() -> None:
     branch = Branch(*"abc", params=BroadcastParams(parents=2))
     sources = [f"s{number}" for number in range(FAILED_AFTER + 2)]
     for peer in "abc":
-        branch.receive(peer, Root(tuple(TreeRoot(source, 1, 1, 0.0) for source in sources)))
+        branch.receive(peer, Root(tuple(TreeRoot(source, 1, 0.0) for source in sources)))
         branch.wait(0.03)
     branch.wait(SETTLE)
     for id, pushers in (("m", "ab"), ("n", "ac")):
@@ -233,7 +233,7 @@ def test_a_source_has_no_second_parent() -> None:
     """After a restart its neighbours offer it its own tree of before."""
     branch = Branch(*"abc", params=BroadcastParams(parents=2))
     for peer in "abc":
-        branch.receive(peer, root(round=5, hops=2, source=ME))
+        branch.receive(peer, root(round=5, source=ME))
         branch.wait(0.03)
     branch.wait(SETTLE)
     assert parents(branch, ME) == ("a", "b")
@@ -282,11 +282,11 @@ def test_two_may_be_each_other_s_second_parent() -> None:
 
 
 def test_two_with_no_other_neighbour_come_to_rest() -> None:
-    """Whatever hops a hostile neighbour names in ROOT."""
+    """A hostile neighbour made the ROOT up."""
     overlay = Overlay({(0, 1): 0.01, (0, 2): 0.011, (1, 2): 0.01}, 1, 0.0, 0.0, TWO_PARENTS)
     overlay.run(1)
     for node in (1, 2):
-        overlay._at(overlay.now, node, (0, Root((TreeRoot("x", 1, MAX_HOPS, 0.0),))))
+        overlay._at(overlay.now, node, (0, Root((TreeRoot("x", 1, 0.0),))))
     overlay.run(20)
     assert {machine.next_deadline() for machine in overlay.machines.values()} == {float("inf")}
 
@@ -318,7 +318,7 @@ def test_a_child_that_leaves_may_become_the_second_parent() -> None:
     branch = protected("a")
     branch.receive("a", root(round=2))
     branch.handle(NeighborUp("b", LinkKind.RANDOM))
-    branch.receive("b", root(round=2, hops=2))
+    branch.receive("b", root(round=2))
     branch.receive("b", GRAFT_S)
     branch.wait(SETTLE)
     assert parents(branch) == ("a", None)

@@ -78,7 +78,7 @@ func (n *network) start(i int) *simNode {
 	id, _ := peer.IDFromPrivateKey(key)
 	node := &simNode{n: n, id: id, key: key, up: map[peer.ID]bool{}, got: map[string]int{}}
 	n.byID[id] = node
-	node.topic = NewTopic(node, id, "t", payload.StrictSign, uint64(i))
+	node.topic = NewTopic(node, id, "t", payload.StrictSign, uint64(i), string(id))
 	if len(n.nodes) > 0 {
 		first := n.nodes[0]
 		node.Dial(first.id, func(bool) { node.topic.Contact(first.id) })

@@ -1,12 +1,14 @@
 package core
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 	"google.golang.org/protobuf/proto"
 
 	"episub-interop/internal/pb"
+	"episub-interop/internal/proofs"
 )
 
 // ROOT: a source floods it with its first message and rarely after that; nodes choose the neighbour that
@@ -39,12 +41,13 @@ func (t *Topic) chooseTree(source string, named bool) string {
 func (t *Topic) sendRoot(tr *tree) {
 	t.trees.use(tr.source)
 	if !tr.own {
-		tr.own, tr.parent, tr.hops, tr.cost, tr.offers = true, "", 0, 0, nil
-		tr.round = uint64(t.started.Unix()) // not after what others claim to be our round
+		tr.own, tr.parent, tr.cost, tr.offers = true, "", 0, nil
+		tr.round = 0 // not after what others claim to be our round
 		t.settleSoon(tr)
 	}
 	t.noteRoot(tr)
-	tr.round++
+	tr.round = max(tr.round+1, uint64(t.port.Now().Unix()))
+	tr.proof = proofs.Own(t.secret+t.name+tr.source, tr.round)
 	t.flood([]*pb.TreeRoot{line(tr)}, "")
 }
 
@@ -65,8 +68,8 @@ func (t *Topic) noteRoot(tr *tree) {
 // line is what a neighbour is sent of a tree.
 func line(tr *tree) *pb.TreeRoot {
 	return &pb.TreeRoot{
-		Source: []byte(tr.source), Round: proto.Uint64(tr.round),
-		Hops: proto.Uint32(min(tr.hops+1, maxHops)), Cost: proto.Uint32(tr.cost),
+		Source: []byte(tr.source), Round: proto.Uint32(uint32(tr.round % proofs.Rounds)),
+		Cost: proto.Uint32(tr.cost), Proof: tr.proof,
 	}
 }
 
@@ -99,7 +102,7 @@ func (t *Topic) onRoot(l *link, message *pb.Root) {
 	}
 	on := []*pb.TreeRoot{}
 	for _, entry := range message.Roots[:min(len(message.Roots), maxIDs)] {
-		bad := len(entry.Source) != sourceSize || entry.GetHops() < 1 || entry.GetHops() > maxHops
+		bad := len(entry.Source) != sourceSize || len(entry.Proof) != proofs.Size
 		if !bad && t.rates.allowLine(l.id, t.port.Now()) && t.onTreeRoot(l, entry) {
 			on = append(on, line(t.trees.known[string(entry.Source)]))
 		}
@@ -111,23 +114,24 @@ func (t *Topic) onRoot(l *link, message *pb.Root) {
 
 // onTreeRoot notes one line; true if its round is new.
 func (t *Topic) onTreeRoot(l *link, entry *pb.TreeRoot) bool {
-	now, round := t.port.Now(), entry.GetRound()
+	now, round := t.port.Now(), uint64(entry.GetRound()%proofs.Rounds)
 	tr := t.trees.known[string(entry.Source)]
 	if tr != nil && (tr.own || now.Before(tr.serviceOf(l.id).excludedUntil)) {
 		return false
 	}
 	o := offer{from: l.id, at: now, cost: min(entry.GetCost(), mostCost)}
-	if tr != nil && !tr.rootAt.IsZero() {
-		if t.fresh(tr) && round == tr.round && tr.offerOf(l.id) == nil {
+	if tr != nil && bytes.Equal(entry.Proof, tr.proof) {
+		if tr.offerOf(l.id) == nil {
 			tr.offers = append(tr.offers, o)
 		}
-		if round == tr.round || (t.fresh(tr) && round < tr.round) {
-			return false // only a source that lost its count starts again
-		}
+		return false
+	}
+	if tr != nil && t.fresh(tr) && !proofs.Later(tr.round, tr.proof, round, entry.Proof) {
+		return false // it is over, or not the source's
 	}
 	tr = t.trees.use(string(entry.Source))
 	t.noteRoot(tr)
-	tr.round, tr.hops, tr.cost, tr.offers = round, entry.GetHops(), o.cost+t.linkDelay(l), []offer{o}
+	tr.round, tr.proof, tr.cost, tr.offers = round, entry.Proof, o.cost+t.linkDelay(l), []offer{o}
 	tr.choosing.setEarliest(now.Add(chooseAfter))
 	return true
 }
@@ -153,7 +157,7 @@ func (t *Topic) requestRoot(tr *tree) {
 	}
 	tr.requested = tr.round
 	t.port.Send(to, controlRoot(&pb.Root{Requests: []*pb.RootRequest{
-		{Source: []byte(tr.source), Round: proto.Uint64(tr.round)},
+		{Source: []byte(tr.source), Round: proto.Uint32(uint32(tr.round))},
 	}}))
 }
 
@@ -161,11 +165,11 @@ func (t *Topic) requestRoot(tr *tree) {
 func (t *Topic) onRootRequest(from peer.ID, request *pb.RootRequest) {
 	tr := t.trees.known[string(request.Source)]
 	switch {
-	case tr == nil || request.GetRound() < tr.round: // a newer round is on its way
+	case tr == nil || uint64(request.GetRound()) != tr.round%proofs.Rounds: // another round is on its way
 	case tr.own:
 		at := tr.rootAt.Add(leastRoot)
 		tr.renewing.setEarliest(later(at, t.port.Now()))
-	case tr.requested < tr.round && tr.parent != from:
+	case tr.requested != tr.round && tr.parent != from:
 		t.requestRoot(tr)
 	}
 }

@@ -14,13 +14,13 @@ import (
 
 // Topic is one node's part in one topic. All of it is used by one goroutine.
 type Topic struct {
-	port    Port
-	me      peer.ID
-	name    string
-	policy  payload.Policy
-	rng     *rand.Rand
-	started time.Time
-	left    bool
+	port   Port
+	me     peer.ID
+	name   string
+	policy payload.Policy
+	rng    *rand.Rand
+	secret string // rounds of our own trees are proven by it
+	left   bool
 
 	links     []*link // the active view
 	passive   passiveView
@@ -53,9 +53,9 @@ type Topic struct {
 }
 
 // NewTopic is a topic that its node has just subscribed to.
-func NewTopic(port Port, me peer.ID, name string, policy payload.Policy, seed uint64) *Topic {
+func NewTopic(port Port, me peer.ID, name string, policy payload.Policy, seed uint64, secret string) *Topic {
 	t := &Topic{
-		port: port, me: me, name: name, policy: policy, started: port.Now(),
+		port: port, me: me, name: name, policy: policy, secret: secret,
 		rng:       rand.New(rand.NewPCG(seed, 0)),
 		joiners:   newTable[time.Time](maxJoiners),
 		requests:  map[peer.ID]*timer{},

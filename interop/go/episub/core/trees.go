@@ -39,7 +39,8 @@ type tree struct {
 	own              bool
 	proven           bool // it has carried a message
 	round, requested uint64
-	hops, cost       uint32
+	proof            []byte // of this round
+	cost             uint32
 	rootAt, usableAt time.Time
 	carried          int              // messages since the last ROOT
 	parent           peer.ID          // pushes to us; "" if none does

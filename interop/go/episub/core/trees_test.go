@@ -12,7 +12,10 @@ import (
 	"episub-interop/internal/hosts"
 	"episub-interop/internal/payload"
 	"episub-interop/internal/pb"
+	"episub-interop/internal/proofs"
 )
+
+var last = []byte("a proof.") // of the author's second round
 
 // author publishes along a tree that a topic under test takes part in.
 type author struct {
@@ -42,7 +45,7 @@ func rooted(t *testing.T, links int) author {
 	a := author{n, topic, sourceOf(next().From), next}
 	for _, l := range topic.links {
 		topic.onRoot(l, &pb.Root{Roots: []*pb.TreeRoot{
-			{Source: []byte(a.source), Round: proto.Uint64(1), Hops: proto.Uint32(1), Cost: proto.Uint32(1000)},
+			{Source: []byte(a.source), Round: proto.Uint32(1), Cost: proto.Uint32(1000), Proof: proofs.Earlier(last, 1)},
 		}})
 		n.run(time.Millisecond)
 	}
@@ -144,7 +147,7 @@ func TestAParentThatMissesManyHasFailed(t *testing.T) {
 	if tr.parent == censor.id || tr.offerOf(censor.id) != nil {
 		t.Error("it is still asked to push")
 	}
-	root := &pb.TreeRoot{Source: []byte(a.source), Round: proto.Uint64(2), Hops: proto.Uint32(1)}
+	root := &pb.TreeRoot{Source: []byte(a.source), Round: proto.Uint32(2), Proof: last}
 	if a.topic.onTreeRoot(censor, root) {
 		t.Error("its ROOT counts")
 	}
@@ -154,12 +157,31 @@ func TestAParentThatMissesManyHasFailed(t *testing.T) {
 	}
 }
 
+func TestARoundThatItsSourceHasNotSentIsIgnored(t *testing.T) {
+	a := rooted(t, 2)
+	liar, honest := a.topic.links[0], a.topic.links[1]
+	known := proofs.Earlier(last, 1)
+	for _, line := range []*pb.TreeRoot{
+		{Source: []byte(a.source), Round: proto.Uint32(2), Proof: known},
+		{Source: []byte(a.source), Round: proto.Uint32(2), Proof: []byte("made up.")},
+		{Source: []byte(a.source), Round: proto.Uint32(3), Proof: last},
+		{Source: []byte(a.source), Round: proto.Uint32(2000), Proof: last},
+	} {
+		if a.topic.onTreeRoot(liar, line) {
+			t.Errorf("round %d counts", line.GetRound())
+		}
+	}
+	if !a.topic.onTreeRoot(honest, &pb.TreeRoot{Source: []byte(a.source), Round: proto.Uint32(2), Proof: last}) {
+		t.Error("the source's own doesn't")
+	}
+}
+
 func TestNoNeighbourFillsTheTrees(t *testing.T) {
 	a := rooted(t, 2)
 	for i := range 2 * keptTrees {
 		a.run(time.Second / 10)
 		a.topic.onRoot(a.topic.links[0], &pb.Root{Roots: []*pb.TreeRoot{
-			{Source: fmt.Appendf(nil, "%08d", i), Round: proto.Uint64(1), Hops: proto.Uint32(1)},
+			{Source: fmt.Appendf(nil, "%08d", i), Round: proto.Uint32(1), Proof: last},
 		}})
 	}
 	if len(a.topic.trees.known) != keptTrees || len(a.topic.trees.order) != keptTrees || !a.topic.roomForTree() {

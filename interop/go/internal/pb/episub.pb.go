@@ -1733,13 +1733,11 @@ type TreeRoot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first eight bytes of the SHA-256 of the source's peer id.
 	Source []byte `protobuf:"bytes,1,opt,name=source" json:"source,omitempty"`
-	// Counted by the source; starts at its wall clock in seconds.
-	Round *uint64 `protobuf:"varint,2,opt,name=round" json:"round,omitempty"`
-	// Links from the source to the receiver.
-	Hops *uint32 `protobuf:"varint,3,opt,name=hops" json:"hops,omitempty"`
+	// The source's wall clock in seconds, or one more than the last round, modulo 16,384.
+	Round *uint32 `protobuf:"varint,2,opt,name=round" json:"round,omitempty"`
 	// Microseconds from the source to the sender.
 	Cost *uint32 `protobuf:"varint,4,opt,name=cost" json:"cost,omitempty"`
-	// Reserved for a signature of the source; neither sent nor checked yet.
+	// Eight bytes; the SHA-256 of the next round's begins with them.
 	Proof         []byte `protobuf:"bytes,5,opt,name=proof" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1782,16 +1780,9 @@ func (x *TreeRoot) GetSource() []byte {
 	return nil
 }
 
-func (x *TreeRoot) GetRound() uint64 {
+func (x *TreeRoot) GetRound() uint32 {
 	if x != nil && x.Round != nil {
 		return *x.Round
-	}
-	return 0
-}
-
-func (x *TreeRoot) GetHops() uint32 {
-	if x != nil && x.Hops != nil {
-		return *x.Hops
 	}
 	return 0
 }
@@ -1814,7 +1805,7 @@ func (x *TreeRoot) GetProof() []byte {
 type RootRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        []byte                 `protobuf:"bytes,1,opt,name=source" json:"source,omitempty"`
-	Round         *uint64                `protobuf:"varint,2,opt,name=round" json:"round,omitempty"`
+	Round         *uint32                `protobuf:"varint,2,opt,name=round" json:"round,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1856,7 +1847,7 @@ func (x *RootRequest) GetSource() []byte {
 	return nil
 }
 
-func (x *RootRequest) GetRound() uint64 {
+func (x *RootRequest) GetRound() uint32 {
 	if x != nil && x.Round != nil {
 		return *x.Round
 	}
@@ -2580,16 +2571,15 @@ const file_episub_proto_rawDesc = "" +
 	"\astandby\x18\x03 \x03(\fR\astandby\"e\n" +
 	"\x04Root\x12)\n" +
 	"\x05roots\x18\x01 \x03(\v2\x13.episub.pb.TreeRootR\x05roots\x122\n" +
-	"\brequests\x18\x02 \x03(\v2\x16.episub.pb.RootRequestR\brequests\"v\n" +
+	"\brequests\x18\x02 \x03(\v2\x16.episub.pb.RootRequestR\brequests\"h\n" +
 	"\bTreeRoot\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\fR\x06source\x12\x14\n" +
-	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x12\n" +
-	"\x04hops\x18\x03 \x01(\rR\x04hops\x12\x12\n" +
+	"\x05round\x18\x02 \x01(\rR\x05round\x12\x12\n" +
 	"\x04cost\x18\x04 \x01(\rR\x04cost\x12\x14\n" +
-	"\x05proof\x18\x05 \x01(\fR\x05proof\";\n" +
+	"\x05proof\x18\x05 \x01(\fR\x05proofJ\x04\b\x03\x10\x04\";\n" +
 	"\vRootRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\fR\x06source\x12\x14\n" +
-	"\x05round\x18\x02 \x01(\x04R\x05round\"V\n" +
+	"\x05round\x18\x02 \x01(\rR\x05round\"V\n" +
 	"\n" +
 	"PieceOffer\x12,\n" +
 	"\x06offers\x18\x01 \x03(\v2\x14.episub.pb.TreeOfferR\x06offers\x12\x1a\n" +
