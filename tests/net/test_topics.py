@@ -82,6 +82,7 @@ class Harness:
             network=self.actions,
             events=self.actions,
             group_of=lambda peer: None,
+            secret=b"ours",
         )
         self.lab.peers.listen(self.driver)
         self.lab.peers.listen(self.actions)
