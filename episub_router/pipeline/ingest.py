@@ -96,8 +96,7 @@ def take(
 ) -> list[Entry]:
     """Make `files`, whose runs are known, batch `name` of the lake's bronze, in place of what an
     interrupted attempt left of it. Events before `late_before` (ns) are marked as late."""
-    staging = lake.stage(name, sorted({file.run or "" for file in files}))
-    made = write(spark, files, Batch(name, staging, late_before))
+    made = write(spark, files, Batch(name, lake.stage(name), late_before))
     return lake.commit(name, made)
 
 

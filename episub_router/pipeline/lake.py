@@ -137,14 +137,10 @@ class Lake:
             entries += [Entry(**json.loads(line)) for line in text.splitlines()]
         return sorted(entries, key=lambda entry: (entry.batch, entry.file))
 
-    def stage(self, batch: str, runs: Iterable[str]) -> str:
+    def stage(self, batch: str) -> str:
         """A place to write the records of `batch` to, without what an interrupted attempt left."""
         path = self._at("staging", BRONZE, _batch(batch))
         self._storage.remove(path)
-        for run in () if is_local(self.root) else runs:
-            # Tasks put whole files there, and nothing that would make directories for them.
-            for status in STATUSES:
-                self._storage.make(f"{of_run(path, run)}/status={status}")
         return path
 
     def commit(self, batch: str, entries: Sequence[Entry]) -> list[Entry]:

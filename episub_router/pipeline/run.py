@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from inspect import getfullargspec
 from time import perf_counter
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -36,153 +38,130 @@ from episub_router.pipeline.facts import spread as spreading
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
 from episub_router.pipeline.params import AnswerParams
 
+Make = Callable[..., DataFrame]
+
 FACTS: dict[str, Make] = {
-    "clocks": lambda t, p: clocks.clocks(clocks.exchanges(t("events"))),
-    "starts": lambda t, p: evidence.starts(t("records"), t("clocks")),
-    "totals": lambda t, p: traffic.totals(t("events")),
-    "contacts": lambda t, p: contacts.contacts(t("timed"), p),
-    "changes": lambda t, p: lives.changes(t("timed")),
-    "publishes": lambda t, p: spreading.publishes(t("timed")),
-    "deliveries": lambda t, p: spreading.deliveries(
-        t("timed"), t("publishes"), t("clocks"), t("starts")),
-    "control": lambda t, p: traffic.control(t("timed")),
-    "duplicates": lambda t, p: spreading.duplicates(t("timed"), t("deliveries"), t("control")),
-    "losses": lambda t, p: traffic.losses(t("timed")),
-    "rtts": lambda t, p: traffic.rtts(t("timed")),
-    "sds": lambda t, p: sds.happened(t("timed")),
-    "spans": lambda t, p: spans.spans(t("contacts"), t("changes"), p),
-    "links": lambda t, p: lives.links(t("changes")),
-    "activity": lambda t, p: lives.activity(t("contacts"), t("spans")),
-    "subscriptions": lambda t, p: lives.subscriptions(
-        t("changes"), t("links"), t("activity"), t("publishes"), t("spans"), p),
-    "traits": lambda t, p: traits.traits(t("records"), t("changes")),
-    "arrivals": lambda t, p: arrivals.arrivals(
-        t("publishes"), t("deliveries"), t("subscriptions"), p),
-    "troubles": lambda t, p: evidence.troubles(
-        t("arrivals"), t("publishes"), t("subscriptions"), t("deliveries"), p),
-    "judged": lambda t, p: causes.judged(t("troubles"), evidence.evidence(
-        t("timed"), t("records"), t("contacts"), t("spans"), t("troubles"), t("deliveries"),
-        t("control"), t("starts"), p), p),
-}  # fmt: skip
-"""Each table, and how it is made of those before it."""
+    "clocks": clocks.clocks,
+    "starts": evidence.starts,
+    "totals": traffic.totals,
+    "contacts": contacts.contacts,
+    "changes": lives.changes,
+    "publishes": spreading.publishes,
+    "deliveries": spreading.deliveries,
+    "control": traffic.control,
+    "duplicates": spreading.duplicates,
+    "losses": traffic.losses,
+    "rtts": traffic.rtts,
+    "sds": sds.happened,
+    "spans": spans.spans,
+    "links": lives.links,
+    "activity": lives.activity,
+    "subscriptions": lives.subscriptions,
+    "traits": traits.traits,
+    "arrivals": arrivals.arrivals,
+    "troubles": evidence.troubles,
+    "judged": causes.judged,
+}
+"""What makes each table, in an order in which it can: of those tables that its arguments name."""
 
 ANSWERS: dict[str, Make] = {
-    "messages": lambda t, p: messages.messages(
-        t("publishes"), t("deliveries"), messages.copies(t("duplicates")),
-        messages.sent(t("totals")), t("arrivals")),
-    "spread": lambda t, p: spread.spread(t("messages"), t("arrivals"), p),
-    "latency_cdf": lambda t, p: spread.latency_cdf(t("arrivals")),
-    "duplicate_causes": lambda t, p: spread.duplicates(t("duplicates"), p),
-    "control_traffic": lambda t, p: load.control(t("control"), t("deliveries"), p),
-    "load": lambda t, p: load.load(t("totals"), t("deliveries")),
-    "balance": lambda t, p: load.balance(t("load")),
-    "loss_reasons": lambda t, p: load.losses(t("losses"), p),
-    "quality": lambda t, p: quality.quality(
-        t("records"), t("contacts"), t("publishes"), t("deliveries"), t("clocks"),
-        t("subscriptions"), t("spans"), t("activity"), p),
-    "overlay": lambda t, p: overlay.overlay(
-        t("links"), t("subscriptions"), t("rtts"), t("spans"), p),
-    "causes": lambda t, p: causes.causes(t("judged")),
-    "faults": lambda t, p: causes.faults(t("judged")),
-    "missing": lambda t, p: spread.missing(t("arrivals"), t("causes"), p),
-    "groups": lambda t, p: groups.groups(t("traits"), t("arrivals")),
-    "peers": lambda t, p: groups.peers(t("arrivals"), t("causes")),
-    "recovery": lambda t, p: recovery.recovery(
-        t("messages"), t("subscriptions"), t("faults"), t.recorded),
-    "rest": lambda t, p: causes.rest(t("arrivals"), t("faults"), t("causes"), p),
-    "sds_entries": lambda t, p: sds.entries(t("sds")),
-    "sds_violations": lambda t, p: sds.violations(t("sds_entries")),
-    "sds_messages": lambda t, p: sds.messages(t("sds"), t("sds_entries")),
-    "sds_channels": lambda t, p: sds.channels(
-        t("sds"), t("sds_entries"), t("sds_messages"), t("sds_violations")),
-}  # fmt: skip
-
-ON_DEMAND: dict[str, Make] = {
-    "rpcs": lambda t, p: traffic.rpcs(t("timed")),
-    "transmissions": lambda t, p: traffic.transmissions(t("timed")),
+    "messages": messages.messages,
+    "spread": spread.spread,
+    "latency_cdf": spread.latency_cdf,
+    "duplicate_causes": spread.duplicates,
+    "control_traffic": load.control,
+    "load": load.load,
+    "balance": load.balance,
+    "loss_reasons": load.losses,
+    "quality": quality.quality,
+    "overlay": overlay.overlay,
+    "causes": causes.causes,
+    "faults": causes.faults,
+    "missing": spread.missing,
+    "groups": groups.groups,
+    "peers": groups.peers,
+    "recovery": recovery.recovery,
+    "rest": causes.rest,
+    "sds_entries": sds.entries,
+    "sds_violations": sds.violations,
+    "sds_messages": sds.messages,
+    "sds_channels": sds.channels,
 }
+
+ON_DEMAND: dict[str, Make] = {"rpcs": traffic.rpcs, "transmissions": traffic.transmissions}
 """Facts as large as the traces themselves, that answers need sums of alone: made where they are
 asked for, and not written."""
+
+_BETWEEN: dict[str, Make] = {
+    "traced": lambda records: records.where("status = 'event'").drop("status", "detail"),
+    "exchanges": clocks.exchanges,
+    "events": clocks.corrected,
+    "evidence": evidence.evidence,
+    "copies": messages.copies,
+    "sent": messages.sent,
+}
+"""What tables are made of, and nobody asks for."""
 
 
 class Tables:
     """Tables by name: those of `made`, and what follows from them, made on first use."""
 
-    def __init__(
-        self,
-        made: Mapping[str, DataFrame],
-        params: AnswerParams,
-        recorded: Sequence[tuple[str, int, str, int]] = (),
-    ) -> None:
-        self._made = dict(made)
-        self.recorded: Sequence[tuple[str, int, str, int]] = recorded
+    def __init__(self, made: Mapping[str, Any], params: AnswerParams, **makers: Make) -> None:
+        """Those that `makers` name are made by these."""
+        self._made = {"params": params, "recorded": (), **made}
+        self._makers = FACTS | ON_DEMAND | ANSWERS | _BETWEEN | makers
         self._under_way: dict[str, Future[tuple[DataFrame, float]]] = {}
         self._params = params
 
     def __call__(self, name: str) -> DataFrame:
-        """The table `name`: `records`, `events`, `timed`, or one of FACTS, ON_DEMAND and ANSWERS.
-        Waits for one that is under way."""
+        """The table `name`: `records`, or one of FACTS, ON_DEMAND and ANSWERS. Waits for one that
+        is under way."""
         if name not in self._made:
             if name in self._under_way:
                 self._made[name], _ = self._under_way[name].result()
             else:
                 self._made[name] = self._make(name)
-        return self._made[name]
+        found: DataFrame = self._made[name]
+        return found
 
     def _make(self, name: str) -> DataFrame:
-        if name == "events":
-            return self("records").where("status = 'event'").drop("status", "detail")
-        if name == "timed":
-            return clocks.corrected(self("events"), self("clocks"))
-        return (FACTS | ON_DEMAND | ANSWERS)[name](self, self._params)
-
-    def replace(self, name: str, table: DataFrame) -> None:
-        """From now on, `name` is `table`."""
-        self._made[name] = table
+        make = self._makers[name]
+        return make(*map(self, getfullargspec(make).args))
 
     def kept(
-        self, names: Iterable[str], keep: Callable[[str, DataFrame], DataFrame]
+        self, names: Sequence[str], keep: Callable[[str, DataFrame], DataFrame]
     ) -> Iterator[tuple[str, float]]:
         """Have `keep` keep each of `names` somewhere, so that what follows from it doesn't make it
         again. Some at once: begun in order, and each waits for earlier ones only, so that one
         always goes on. Yields the names, and the seconds that keeping each took."""
 
-        def one(name: str, there: DataFrame | None) -> tuple[DataFrame, float]:
-            table = self._make(name) if there is None else there
+        def one(name: str) -> tuple[DataFrame, float]:
+            table = self._make(name)
             started = perf_counter()
             return keep(name, table), perf_counter() - started
 
         with ThreadPoolExecutor(self._params.at_once) as pool:
             try:
-                begun = {}
                 for name in names:
-                    there = self._made.pop(name, None)
-                    begun[name] = self._under_way[name] = pool.submit(one, name, there)
-                for name, future in begun.items():
-                    yield name, future.result()[1]
+                    self._under_way[name] = pool.submit(one, name)
+                for name in names:
+                    yield name, self._under_way[name].result()[1]
             finally:
                 pool.shutdown(cancel_futures=True)
 
     @contextmanager
     def cached(self, *names: str) -> Iterator[None]:
         """While in this context, the tables `names` are held in memory, or on disk."""
-        releases: list[Callable[[], object]] = []
+        with ExitStack() as releases:
 
-        def keep(name: str, table: DataFrame) -> DataFrame:
-            held, release = hold(table)
-            releases.append(release)
-            return held
+            def keep(name: str, table: DataFrame) -> DataFrame:
+                held, release = hold(table)
+                releases.callback(release)
+                return held
 
-        try:
             for _ in self.kept(names, keep):
                 pass
             yield
-        finally:
-            for release in releases:
-                release()
-
-
-Make = Callable[[Tables, AnswerParams], DataFrame]
 
 
 def on_demand(lake: Lake, name: str, runs: Sequence[str] | None = None) -> DataFrame:
@@ -207,7 +186,7 @@ def answer(
     suspects = sorted({entry.run for entry in entries if entry.quarantined})
     read = lake.records(chosen)
     records = sanity.sane(read, sanity.damaged(read, suspects))
-    tables = Tables({"records": records}, params, lake.faults(chosen))
+    tables = Tables({"records": records, "recorded": lake.faults(chosen)}, params)
 
     def write(name: str, table: DataFrame) -> DataFrame:
         begun(name)

@@ -21,11 +21,6 @@ def grouped_by(table: DataFrame, key: Sequence[str], **figures: str) -> DataFram
     return table.groupBy(*key).agg(*(F.expr(made).alias(name) for name, made in figures.items()))
 
 
-def nulls(kind: str, *names: str) -> list[Column]:
-    """Columns without values."""
-    return [F.lit(None).cast(kind).alias(name) for name in names]
-
-
 def ranked(table: DataFrame, key: Sequence[str], value: str) -> DataFrame:
     """`table` with the `rank` of each `value`, nulls last, and the `count` of those of its key: for
     `at_rank`, exact, and sorted on disk where it must be."""

@@ -193,6 +193,13 @@ def put_back(storage: Storage, aside: str, root: str) -> None:
                     storage.rename(f"{aside}/{place}", f"{root}/{place}")
 
 
+def move_over(system: Any, path: str, to: str) -> None:
+    """Move a file to where another attempt may have put one."""
+    with suppress(FileNotFoundError):
+        system.delete_file(to)
+    system.move(path, to)
+
+
 def files_at(uri: str) -> Iterator[tuple[str, int, int]]:
     """The files that `uri`, a file or directory elsewhere, has, as (URI, bytes, ns since 1970 of
     its last change). Raises OSError."""
@@ -223,14 +230,6 @@ def fetched(uri: str) -> Iterator[str]:
         shutil.copyfileobj(source, copy, BLOCK)
         copy.flush()
         yield copy.name
-
-
-def send(path: str, uri: str) -> None:
-    """Copy the local file at `path` to `uri`, in place of what is there. Raises OSError."""
-    system, place = at(uri)
-    system.create_dir(os.path.dirname(place), recursive=True)
-    with open(path, "rb") as source, system.open_output_stream(place, compression=None) as target:
-        shutil.copyfileobj(source, target, BLOCK)
 
 
 def escaped(name: str) -> str:

@@ -22,25 +22,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from episub_router.pipeline.answers import messages
+from episub_router.pipeline import state
 from episub_router.pipeline.bronze.tasks import TraceFileInfo, identify
-from episub_router.pipeline.facts import clocks
+from episub_router.pipeline.facts import spread
 from episub_router.pipeline.ingest import listed, take
 from episub_router.pipeline.lake import Entry, Lake, batch_name, stream_prefix
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.run import Tables
-from episub_router.pipeline.state import (
-    Horizon,
-    counts_of,
-    events_of,
-    exchanges_of,
-    forgotten,
-    merged,
-    one_in,
-    reduced,
-)
-
-_TABLES = ("messages", "spread")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,57 +114,60 @@ def _fresh(
 def _answer(lake: Lake, run: str, params: AnswerParams, progress: Progress) -> Progress:
     """Make the answers that may still change: those of windows that end less than `patience`
     before the watermark, or after it. What was open before and isn't any more is closed as it is.
+    Where nothing is kept of those before, as in a stream that an earlier build began, all are open.
     """
     number = progress.number
     recent: list[dict[str, Any]] = lake.live_progress(run).get("recent", [])
     base = recent[-1]["batch"] if recent else None
-    horizon = None if progress.watermark is None else Horizon.of(progress.watermark, params)
-    names = {_batch(run, batch) for batch in range(0 if base is None else base + 1, number + 1)}
-    share = one_in(sum(entry.events for entry in progress.files))
+    watermark = progress.watermark if recent else None
+    horizon = None if watermark is None else state.Horizon.of(watermark, params)
+    since = "" if base is None else _batch(run, base)
+    taken = [entry for entry in lake.manifest() if entry.run == run and entry.batch > since]
+    share = state.one_in(sum(entry.events for entry in taken))
     recent.append({"batch": number, "watermark": progress.watermark, "one_in": share})
     # What a batch had was over when the next one began.
     while horizon and len(recent) > 1 and _latest(recent[1], params) < horizon.kept:
         del recent[0]
-    new = lake.write_live("recent", run, number, reduced(lake.events([run], names), share), "role")
+    made = state.reduced(lake.events([run], {entry.batch for entry in taken}), share)
+    new = lake.write_live("recent", run, number, made, "role")
     rows = lake.read_live("recent", run, *(batch["batch"] for batch in recent))
     if base is not None:
         new = lake.read_live("state", run, base).unionByName(new)
-    state = lake.write_live("state", run, number, merged(new, horizon), "role")
+    lasting = lake.write_live("state", run, number, state.merged(new, horizon), "role")
     most = max(batch["one_in"] for batch in recent)
-    made = {
-        "events": events_of(rows, state, horizon),
-        "clocks": clocks.clocks(exchanges_of(rows, most)),
+
+    def publishes(events: DataFrame) -> DataFrame:
+        """Of messages that aren't closed."""
+        found = spread.publishes(events)
+        if horizon is None:
+            return found
+        kept = found.where(F.col("time") >= horizon.kept)
+        return kept.join(state.forgotten(lasting, horizon), ["run", "message"], "anti")
+
+    tables = {
+        "traced": state.events_of(rows, lasting, horizon),
+        "exchanges": state.exchanges_of(rows, most),
         # Headers aren't kept.
         "starts": lake.session.createDataFrame([], "run string, peer string, time long"),
+        "copies": state.counts_of(rows, "copies", "duplicates"),
+        "sent": state.counts_of(rows, "sent", "sent"),
     }
-    tables = Tables(made, params)
-    with tables.cached("clocks"):
-        if horizon is not None:
-            publishes = tables("publishes").where(F.col("time") >= horizon.kept)
-            closed = forgotten(state, horizon)
-            tables.replace("publishes", publishes.join(closed, ["run", "message"], "anti"))
-        with tables.cached(
-            "changes", "contacts", "publishes", "deliveries", "spans", "links", "activity",
-            "subscriptions", "arrivals",
-        ):  # fmt: skip
-            found = messages.messages(
-                tables("publishes"), tables("deliveries"),
-                counts_of(rows, "copies", "duplicates"), counts_of(rows, "sent", "sent"),
-                tables("arrivals"),
-            )  # fmt: skip
-            tables.replace("messages", found)
-            with tables.cached("messages"):
-                spread = tables("spread").where(F.col("window").isNotNull())
-                for name, time, table in (
-                    ("messages", "published", tables("messages")),
-                    ("spread", "window", spread),
-                ):
-                    _write(lake, name, run, (base, number), table, horizon, time)
+    answers = Tables(tables, params, publishes=publishes)
+    with answers.cached(
+        "clocks", "changes", "contacts", "publishes", "deliveries", "spans", "links", "activity",
+        "subscriptions", "arrivals", "messages",
+    ):  # fmt: skip
+        of_windows = answers("spread").where(F.col("window").isNotNull())
+        batches = base, number
+        _write(lake, "messages", run, batches, answers("messages"), horizon, "published")
+        _write(lake, "spread", run, batches, of_windows, horizon, "window")
     lake.put_live_progress(run, {"batch": number, "recent": recent})
     lake.forget_live("recent", run, recent[0]["batch"])
-    if base is not None:
-        lake.forget_live("state", run, base)
-        for name in _TABLES:
+    lake.forget_live("state", run, number if base is None else base)
+    for name in ("messages", "spread"):
+        if base is None:
+            lake.forget_live(name, run, number)
+        else:
             lake.forget_live(name, run, base, "/closed=false")
     return progress
 
@@ -192,7 +183,7 @@ def _write(
     run: str,
     batches: tuple[int | None, int],
     table: DataFrame,
-    horizon: Horizon | None,
+    horizon: state.Horizon | None,
     time: str,
 ) -> None:
     """Write what is open of `table`, and what was open in the batch before and is closed now."""

@@ -83,8 +83,7 @@ def sweep(
 
     def perform(name: str, digest: str, job: Job) -> Entry:
         batch = hashlib.sha256(f"{name} {digest}".encode()).hexdigest()[:16]
-        written = [] if summaries_only else [name]
-        common = Batch(batch, lake.stage(batch, written))
+        common = Batch(batch, lake.stage(batch))
         work = partial(_run_job, name=name, digest=digest, batch=common, traced=not summaries_only)
         (made,) = in_tasks(spark, work, [job])
         (entry,) = lake.commit(batch, [made])

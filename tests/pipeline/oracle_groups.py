@@ -33,7 +33,7 @@ def traits(events: Sequence[Event]) -> dict[str, set[Trait]]:
     return made
 
 
-def groups(events: Sequence[Event], patience: int) -> dict[Trait, dict[str, Any]]:
+def groups(events: Sequence[Event], patience: int, deadline: int) -> dict[Trait, dict[str, Any]]:
     """Every column of the table `groups` but the key."""
     of_peer = traits(events)
     members: dict[Trait, list[tuple[str, Event | None]]] = defaultdict(list)
@@ -49,6 +49,7 @@ def groups(events: Sequence[Event], patience: int) -> dict[Trait, dict[str, Any]
             "peers": len({peer for peer, _ in rows}),
             "expected": len(rows),
             "missing": len(rows) - len(came),
+            "late": sum(latency > deadline for latency in latencies),
             "latency_mean": sum(latencies) / len(latencies) if latencies else None,
             "latency_p50": nearest_rank(latencies, 0.50),
             "latency_p99": nearest_rank(latencies, 0.99),

@@ -18,7 +18,7 @@ def put_records(lake: Lake, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> 
     from episub_router.pipeline.bronze.tasks import Batch, write_records
     from episub_router.pipeline.record import ENCODED, RECORD
 
-    batch = Batch("records", lake.stage("records", runs))
+    batch = Batch("records", lake.stage("records"))
     entries = []
     for run, events in runs.items():
         books = {"bytes": 0, "format": "pb", "records": len(events)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.pipeline import oracle, oracle_groups
 from tests.pipeline.oracle import SECOND, Event
-from tests.pipeline.traces import PATIENCE, WINDOW
+from tests.pipeline.traces import DEADLINE, PATIENCE, WINDOW
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -72,7 +72,7 @@ def _check_messages(answers: Answers, run: str, events: list[Event]) -> None:
     assert {row.message for row in found} == set(wanted)
     for row in found:
         check(row, wanted[row.message], "run", "message", "source", "size", "inferred")
-    groups = oracle_groups.groups(events, PATIENCE * SECOND)
+    groups = oracle_groups.groups(events, PATIENCE * SECOND, DEADLINE * SECOND)
     of_groups = answers.of("groups", run)
     assert {(row.trait, row.value) for row in of_groups} == set(groups)
     for row in of_groups:

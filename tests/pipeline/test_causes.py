@@ -199,7 +199,7 @@ def test_the_link_on_which_it_became_late_is_named(
     if sent is not None:
         network.add("sent", message="m20.2", a="b", b="c", first=ns(sent))
     if asked is not None:
-        network.add("asked", message="m20.2", a="c", b="b", first=ns(asked))
+        network.add("asked", message="m20.2", a="b", b="c", first=ns(asked))
     (pair,), faults = network.judged()
     assert (pair["cause"], (pair["sender"], pair["receiver"]), faults) == (cause, link, [])
 
@@ -221,7 +221,7 @@ def test_what_is_announced_over_a_slow_link_is_late_for_that() -> None:
     network.talk()
     network.trouble(20.2, "c", 24.5, b=("a", 20.3), c=("b", 24.5))
     network.add("sent", message="m20.2", a="b", b="c", first=ns(24.2))
-    network.add("asked", message="m20.2", a="c", b="b", first=ns(24.1))
+    network.add("asked", message="m20.2", a="b", b="c", first=ns(24.1))
     network.trouble(21.2, "c", 24.4, f=("a", 21.3), c=("f", 24.4))
     network.add("sent", message="m21.2", a="f", b="c", first=ns(21.4))
     pairs, _ = network.judged()

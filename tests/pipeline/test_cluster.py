@@ -91,8 +91,11 @@ lake = Lake(spark, sys.argv[2])
 done = sweep(spark, lake, jobs())
 runs = [entry.run for _, entry in done]
 tables = Tables({"records": lake.records(runs)}, AnswerParams())
-for name in ("clocks", "publishes", "deliveries"):
-    tables.replace(name, lake.write(SILVER, name, tables(name), runs))
+written = tables.kept(
+    ("clocks", "publishes", "deliveries"),
+    lambda name, table: lake.write(SILVER, name, table, runs),
+)
+print(*written)
 for row in tables("deliveries").where("NOT origin").groupBy("run").count().collect():
     print("deliveries", row.run, row[1])
 spark.stop()

@@ -220,10 +220,7 @@ def test_a_killed_stream_goes_on_where_it_was(
     is kept from batch to batch doesn't grow."""
     pytest.importorskip("pysail")
     session = request.getfixturevalue("jvm" if engine == "spark" else "spark")
-    from episub_router.pipeline.ingest import ingest
     from episub_router.pipeline.lake import Lake
-    from episub_router.pipeline.params import AnswerParams
-    from episub_router.pipeline.run import answer
     from episub_router.pipeline.stream import live
 
     traces, root, lateness = tmp_path / "traces", tmp_path / "lake", 2.0
@@ -256,15 +253,8 @@ def test_a_killed_stream_goes_on_where_it_was(
     assert sum(entry.events for entry in entries) == count
     assert sum(entry.late for entry in entries) == 0
     assert lake.events(["r"]).count() == count
-    whole = Lake(session, str(tmp_path / "whole"))
-    ingest(session, whole, [str(traces)], "r")
-    for _ in answer(whole, AnswerParams(window=5.0)):
-        pass
-    rows = whole.look("gold", "spread").to_table().to_pylist()
-    wanted = [row for row in rows if row["window"] is not None]
-    found = live(lake, "spread", ["r"])
-    by_window = itemgetter("window")
-    assert sorted(found, key=by_window) == sorted(wanted, key=by_window)
+    wanted = answered(session, tmp_path / "whole", traces)
+    assert sorted(live(lake, "spread", ["r"]), key=itemgetter("window")) == wanted
     assert sum(row["deliveries"] for row in wanted) == 40 * 2
     # Two windows of 5 s, and the 10 s that messages are given: what the first batch had is over.
     assert [batch["batch"] for batch in lake.live_progress("r")["recent"]] == [1, 2, 3]
@@ -273,6 +263,41 @@ def test_a_killed_stream_goes_on_where_it_was(
         for name in ("recent", "state")
     }
     assert there == {"recent": {1, 2, 3}, "state": {2, 3}}
+
+
+def answered(session: SparkSession, root: Path, traces: Path) -> list[dict[str, Any]]:
+    """The windows of the table `spread` of all that is at `traces`, ingested as a whole."""
+    from episub_router.pipeline.ingest import ingest
+    from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.params import AnswerParams
+    from episub_router.pipeline.run import answer
+
+    whole = Lake(session, str(root))
+    ingest(session, whole, [str(traces)], "r")
+    for _ in answer(whole, AnswerParams(window=5.0)):
+        pass
+    rows = whole.look("gold", "spread").to_table().to_pylist()
+    return sorted((r for r in rows if r["window"] is not None), key=itemgetter("window"))
+
+
+@pytest.mark.spark
+def test_a_stream_of_an_earlier_build_is_answered_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It kept something else from batch to batch: windows that it had open are closed by now."""
+    from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.stream import live
+
+    traces, lake = tmp_path / "traces", Lake(spark, str(tmp_path / "lake"))
+    write_parts(traces, 4, messages=40)
+    last = traces / "part-3.pb"
+    last.rename(tmp_path / "later.pb")
+    drain(spark, Path(lake.root), traces, lateness=2.0, files_per_batch=1)
+    lake.put_live_progress("r", {"batch": 2})
+    (tmp_path / "later.pb").rename(last)
+    drain(spark, Path(lake.root), traces, lateness=2.0)
+    wanted = answered(spark, tmp_path / "whole", traces)
+    assert sorted(live(lake, "spread", ["r"]), key=itemgetter("window")) == wanted
 
 
 def test_what_a_stream_has_answered_is_shown(

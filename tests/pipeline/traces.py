@@ -14,7 +14,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-PATIENCE, WINDOW = 10, 5
+PATIENCE, WINDOW, DEADLINE = 10, 5, 3
 """Seconds, of the answers about all runs here."""
 
 SEEDS = (0, 1, 2, 4, 5, 7)

@@ -19,7 +19,7 @@ A pair is judged by what was the case between the publishing and the deadline af
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,22 +124,8 @@ class _Trial:
         self._deliveries: dict[Any, dict[int, tuple[int, int]]] = defaultdict(dict)
         for message, parent, peer, time in self._columns("delivery"):
             self._deliveries[message][peer] = parent, time
-        self._sends: dict[tuple[Any, int], dict[int, int]] = defaultdict(dict)
-        """When each sender sent a message to a receiver first."""
-        for message, sender, receiver, time in self._columns("sent"):
-            senders = self._sends[message, receiver]
-            senders[sender] = min(time, senders.get(sender, time))
-        self._drops: dict[tuple[Any, int], list[int]] = defaultdict(list)
-        """The senders whose queue for a receiver was too full for a message."""
-        for message, sender, receiver, _ in self._columns("drop"):
-            self._drops[message, receiver].append(sender)
-        self._asks = {key[:3]: key[3] for key in self._columns("asked")}
-        self._written: dict[tuple[Any, int, int], int] = {}
-        """When a sender's stream had taken a message for a receiver first, of those that trace
-        it."""
-        for *link, time in self._columns("written"):
-            key = link[0], link[1], link[2]
-            self._written[key] = min(time, self._written.get(key, time))
+        self._sends, self._written = self._firsts("sent"), self._firsts("written")
+        self._drops, self._asks = self._firsts("drop"), self._firsts("asked")
         self._slow: dict[int, list[tuple[int, int]]] = defaultdict(list)
         """From when to when a message was under way to a peer that took most of the deadline."""
         for (message, peer), senders in self._sends.items():
@@ -163,6 +149,15 @@ class _Trial:
         of_kind = self._kind(kind)
         yield from zip(*(of_kind[name].tolist() for name in ("message", "a", "b", "first")),
                        strict=True)  # fmt: skip
+
+    def _firsts(self, kind: str) -> Mapping[tuple[Any, int], dict[int, int]]:
+        """By message and receiver: when each sender sent it first, had written it to its stream,
+        had no room for it in its queue, or was asked for it."""
+        found: dict[tuple[Any, int], dict[int, int]] = defaultdict(dict)
+        for message, sender, receiver, time in self._columns(kind):
+            senders = found[message, receiver]
+            senders[sender] = min(time, senders.get(sender, time))
+        return found
 
     # Peers that weren't there.
 
@@ -391,7 +386,7 @@ class _Trial:
         if fault is not None:
             return fault.cause, fault, parent, at, fault.detail or None
         sends = self._sends.get((message, at), {})
-        sent, asked = sends.get(parent), self._asks.get((message, at, parent))
+        sent, asked = sends.get(parent), self._asks.get((message, at), {}).get(parent)
         if sent is None:
             return "unknown", None, parent, at, "no trace has its sending"
         first, sender = min((time, peer) for peer, time in sends.items())
@@ -400,7 +395,7 @@ class _Trial:
             return "slow", None, sender, at, said
         if got - sent >= sent - had:
             said = f"{(got - sent) / SECOND:.2f} s under way"
-            written = self._written.get((message, parent, at))
+            written = self._written.get((message, at), {}).get(parent)
             if written is not None:
                 said += f", {(written - sent) / SECOND:.2f} s of it until its sender had written it"
             return "slow", None, parent, at, said
@@ -437,16 +432,13 @@ class _Trial:
 def judged(troubles: DataFrame, evidence: DataFrame, params: AnswerParams) -> DataFrame:
     """`JUDGED` from `facts.evidence`; of those of `troubles` that it has nothing of, the cause
     isn't known."""
-    known = {
-        **{name: name for name in ("run", "topic", "message", "peer", "published")},
-        "latency": f"CASE WHEN delivered != {NEVER} THEN delivered - published END",
-        "cause": "'unknown'", "detail": "'one of too many to judge them all'",
-    }  # fmt: skip
-    others = troubles.where("NOT judged").select(*(
-        F.expr(known.get(field.name, "NULL")).cast(field.dataType).alias(field.name)
-        for field in JUDGED
-    ))  # fmt: skip
-    return grouped(evidence, ["run"], judge(params), JUDGED).unionByName(others)
+    others = troubles.where("NOT judged").selectExpr(
+        "run", "topic", "message", "peer", "published",
+        f"CASE WHEN delivered != {NEVER} THEN delivered - published END AS latency",
+        "'unknown' AS cause", "'one of too many to judge them all' AS detail",
+    )  # fmt: skip
+    known = grouped(evidence, ["run"], judge(params), JUDGED)
+    return known.unionByName(others, allowMissingColumns=True)
 
 
 def causes(judged: DataFrame) -> DataFrame:

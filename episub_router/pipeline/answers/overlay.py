@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.params import SECOND, AnswerParams
-from episub_router.pipeline.sql import grouped_by, nulls, schema_of
+from episub_router.pipeline.sql import grouped_by, schema_of
 from episub_router.sim.metrics import overlay as graphs
 
 OVERLAY = schema_of(
@@ -45,8 +45,7 @@ def overlay(
     # Streams have no topic: their nodes are all that are there.
     of_all = present.drop("topic").distinct().join(kinds.where("topic IS NULL"), "run")
     members = present.join(kinds, ["run", "topic"]).unionByName(of_all)
-    alone = members.select("*", *nulls("string", "remote"), *nulls("double", "rtt"))
-    rows = edges.unionByName(alone)
+    rows = edges.unionByName(members, allowMissingColumns=True)
     all_pairs = grouped_by(mean_rtt, ["run"], rtt_of_all="avg(rtt)")
     rows = rows.join(F.broadcast(all_pairs), "run", "left")
     return grouped(rows, ["run", "topic", "kind", "time"], measure(params.path_sources), OVERLAY)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial, reduce
 from statistics import median
 
 import pandas as pd
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 
 from episub_router.pipeline.engine import grouped
 from episub_router.pipeline.params import SECOND
-from episub_router.pipeline.sql import nulls, schema_of
+from episub_router.pipeline.sql import schema_of
 from episub_router.sim.metrics.dissemination import time_to_repair
 
 RECOVERY = schema_of(
@@ -44,8 +45,8 @@ def recovery(
     run's own record tells of. In runs without, a fault is one of `faults`, or a time at which nodes
     crashed or fell silent."""
     topics = messages.select("run", "topic").distinct()
-    gone = subscriptions.where("ending IN ('crash', 'silent')").select(
-        "run", "topic", F.col("until").alias("time"), "ending", *nulls("long", "nodes", "calm")
+    gone = subscriptions.where("ending IN ('crash', 'silent')").selectExpr(
+        "run", "topic", "until AS time", "ending"
     )
     found = faults.join(topics, "run").selectExpr(
         "run", "topic", "begin AS time", "cause AS ending", "count AS nodes",
@@ -54,20 +55,16 @@ def recovery(
     # Nodes that crashed say so themselves.
     went = gone.select("run").distinct().withColumn("went", F.lit(True))
     found = found.join(went, "run", "left").where("ending <> 'down' OR went IS NULL").drop("went")
-    of_all = gone.unionByName(found)
+    spread = messages.selectExpr(
+        "run", "topic", "published AS time", "reliability", "rmr", "latency_p99"
+    )
+    rows = [gone, found]
     if recorded:
+        named = F.col("run").isin(sorted({run for run, *_ in recorded}))
         known = messages.sparkSession.createDataFrame(recorded, RECORDED).join(topics, "run")
-        known = known.withColumns({"calm": F.lit(None).cast("long")})
-        of_all = of_all.where(~F.col("run").isin(sorted({run for run, *_ in recorded})))
-        of_all = of_all.unionByName(known)
-    spread = messages.select(
-        "run", "topic", F.col("published").alias("time"),
-        F.lit(None).cast("string").alias("ending"), *nulls("long", "nodes", "calm"),
-        "reliability", "rmr", "latency_p99",
-    )  # fmt: skip
-    none = nulls("double", "reliability", "rmr"), nulls("long", "latency_p99")
-    rows = of_all.select("*", *none[0], *none[1]).unionByName(spread)
-    return grouped(rows, ["run", "topic"], mend, RECOVERY)
+        rows = [known, *(table.where(~named) for table in rows)]
+    of_all = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [*rows, spread])
+    return grouped(of_all, ["run", "topic"], mend, RECOVERY)
 
 
 def mend(rows: pd.DataFrame) -> pd.DataFrame:

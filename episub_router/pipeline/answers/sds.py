@@ -26,16 +26,16 @@ def entries(sds: DataFrame) -> DataFrame:
     return made.select(*_LOG, "message", "own", "first.*")
 
 
-def violations(entries: DataFrame) -> DataFrame:
+def violations(sds_entries: DataFrame) -> DataFrame:
     """The table `sds_violations`: a message delivered although one of its causal history was
     neither delivered here before, nor given up by then."""
     key = [*_LOG, "dependency"]
     order = "struct(time, offset)"
-    needed = entries.where("NOT own").selectExpr(
+    needed = sds_entries.where("NOT own").selectExpr(
         *_LOG, "message", f"{order} AS at", "explode(history) AS dependency"
     )
-    there = entries.selectExpr(*_LOG, "message AS dependency", f"{order} AS there_at")
-    lost = entries.selectExpr(*_LOG, "explode(lost) AS dependency", f"{order} AS at")
+    there = sds_entries.selectExpr(*_LOG, "message AS dependency", f"{order} AS there_at")
+    lost = sds_entries.selectExpr(*_LOG, "explode(lost) AS dependency", f"{order} AS at")
     return (
         needed.join(there, key, "left")
         .join(grouped_by(lost, key, given_up_at="min(at)"), key, "left")
@@ -44,13 +44,15 @@ def violations(entries: DataFrame) -> DataFrame:
     )
 
 
-def messages(sds: DataFrame, entries: DataFrame) -> DataFrame:
+def messages(sds: DataFrame, sds_entries: DataFrame) -> DataFrame:
     """The table `sds_messages`: how each message got around, and what it took."""
     key = [*_CHANNEL, "message"]
-    sent = entries.where("own").selectExpr(*key, "participant AS sender", "time AS sent", "lamport")
+    sent = sds_entries.where("own").selectExpr(
+        *key, "participant AS sender", "time AS sent", "lamport"
+    )
     there = sds.select(*_LOG).distinct()
     participants = grouped_by(there, _CHANNEL, participants="count(*)")
-    got = grouped_by(entries, key, copies="count(*)", last="max(time)")
+    got = grouped_by(sds_entries, key, copies="count(*)", last="max(time)")
     acts = grouped_by(
         sds, key, resends="count_if(action = 'send' AND purpose = 'resend')",
         repairs="count_if(action = 'send' AND purpose = 'repair')",
@@ -72,16 +74,16 @@ def messages(sds: DataFrame, entries: DataFrame) -> DataFrame:
 
 
 def channels(
-    sds: DataFrame, entries: DataFrame, messages: DataFrame, violations: DataFrame
+    sds: DataFrame, sds_entries: DataFrame, sds_messages: DataFrame, sds_violations: DataFrame
 ) -> DataFrame:
     """The table `sds_channels`: one row per run and channel."""
     # Also those of participants that got nothing.
-    of_all = sds.select(*_LOG).distinct().join(entries, _LOG, "left")
+    of_all = sds.select(*_LOG).distinct().join(sds_entries, _LOG, "left")
     entry = "CASE WHEN message IS NOT NULL THEN struct(lamport, message) END"
     logs = grouped_by(of_all, _LOG, log=f"sort_array(collect_list({entry}))")
     logs = logs.select(*_CHANNEL, F.xxhash64(F.to_json("log.message")).alias("log"))
     figures = grouped_by(
-        messages, _CHANNEL, messages="count(*)", everywhere="count_if(everywhere)",
+        sds_messages, _CHANNEL, messages="count(*)", everywhere="count_if(everywhere)",
         ack_latency_mean="avg(ack_latency)", resends_per_message="avg(resends)",
         lost="sum(lost_at)", expired="count_if(expired)",
     )  # fmt: skip
@@ -90,7 +92,7 @@ def channels(
     )
     return (
         counted.join(figures, _CHANNEL, "left")
-        .join(grouped_by(violations, _CHANNEL, violations="count(*)"), _CHANNEL, "left")
+        .join(grouped_by(sds_violations, _CHANNEL, violations="count(*)"), _CHANNEL, "left")
         .fillna(0, ["messages", "everywhere", "lost", "expired", "violations"])
         .withColumn("converged", F.col("different_logs") == 1)
     )

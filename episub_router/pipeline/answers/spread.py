@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from episub_router.pipeline.answers.messages import QUANTILES
 from episub_router.pipeline.params import AnswerParams
-from episub_router.pipeline.sql import at_rank, by_window, grouped_by, ranked
+from episub_router.pipeline.sql import at_rank, beside, by_window, grouped_by, ranked
 
 MILLISECOND = 1_000_000
 
@@ -31,10 +31,7 @@ def spread(messages: DataFrame, arrivals: DataFrame, params: AnswerParams) -> Da
     }
     figures |= {name: f"sum({name})" for name in sums} | {name: f"avg({name})" for name in means}
     table = grouped_by(by_window(messages, "published", params), _KEY, **figures)
-    latencies = latency_quantiles(_served(arrivals), params)
-    latencies = latencies.withColumnsRenamed({name: f"of_{name}" for name in _KEY})
-    same = F.expr("run = of_run AND topic <=> of_topic AND window <=> of_window")
-    return table.join(latencies, same, "left").drop(*(f"of_{name}" for name in _KEY))
+    return beside(_KEY, table, latency_quantiles(_served(arrivals), params))
 
 
 def _served(arrivals: DataFrame) -> DataFrame:

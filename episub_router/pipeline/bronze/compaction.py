@@ -70,7 +70,7 @@ def _put_together(lake: Lake, entries: Sequence[Entry]) -> str:
     name = _PREFIX + hashlib.sha256("\n".join(replaced).encode()).hexdigest()[:16]
     records = lake.recorded(run, replaced).to_batches()
     encoded = (batch.select(ENCODED.names).cast(ENCODED) for batch in records)
-    made, _ = write_records(encoded, run, "part-00000", Batch(name, lake.stage(name, [run])))
+    made, _ = write_records(encoded, run, "part-00000", Batch(name, lake.stage(name)))
     found = {entry.file: (entry.events, entry.quarantined) for entry in made}
     wanted: dict[str, tuple[int, int]] = {}
     for entry in entries:

@@ -2,9 +2,7 @@
 are, and to write their records."""
 
 import json
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +21,7 @@ from episub_router.pipeline.engine import in_tasks
 from episub_router.pipeline.lake import Entry, of_run
 from episub_router.pipeline.reading.files import read_together, run_of
 from episub_router.pipeline.reading.source import TASK_BYTES, packed
-from episub_router.pipeline.storage import fetched, is_local, local_path, send
+from episub_router.pipeline.storage import fetched, local_path
 
 _TASKS = 64
 """At least, where there is enough: so that no core waits long for the last task."""
@@ -80,21 +78,11 @@ def write_records(
 ) -> tuple[list[Entry], int]:
     """Write records of one run (`ENCODED`) of some files, from within a task; an entry for each
     file, and how many rows the Parquet files have."""
-    counting = _Counting(run, batch)
-    directory, context = of_run(batch.staging, run), TaskContext.get()
-    with tempfile.TemporaryDirectory() as scratch:
-
-        def finished(written: str, wanted: str) -> None:
-            if is_local(directory):
-                os.replace(written, wanted)
-            else:
-                send(written, f"{directory}/{os.path.relpath(wanted, scratch)}")
-
-        target = directory if is_local(directory) else scratch
-        attempt = 0 if context is None else context.taskAttemptId()
-        with RecordWriter(target, part, attempt, finished) as writer:
-            for records in batches:
-                writer.add(counting.take(records))
+    counting, context = _Counting(run, batch), TaskContext.get()
+    attempt = 0 if context is None else context.taskAttemptId()
+    with RecordWriter(of_run(batch.staging, run), part, attempt) as writer:
+        for records in batches:
+            writer.add(counting.take(records))
     return counting.entries(), writer.rows
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -12,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from episub_router.pipeline.record import ENCODED
+from episub_router.pipeline.storage import at, move_over
 
 ROW_GROUP = 120_000
 """Rows of one kind that are held before they are written: some 30 MB, for five frequent kinds."""
@@ -31,20 +30,18 @@ _GROWING = dict.fromkeys(("offset", "time"), "DELTA_BINARY_PACKED")
 
 
 class RecordWriter:
-    """Writes batches of records, all of one run, to `status=S/NAME.parquet` in a directory; to be
-    used as a context manager.
+    """Writes batches of records, all of one run, to `status=S/NAME.parquet` in a directory, here or
+    at a URI; to be used as a context manager.
 
     Files are called `.NAME.ATTEMPT` until they are complete: what a killed task leaves, nobody
-    takes for a table's. `finished`, given the path that is and the one that is to be, moves each.
+    takes for a table's.
     """
 
-    def __init__(
-        self, directory: str, name: str, attempt: int, finished: Callable[[str, str], None]
-    ) -> None:
-        self._directory, self._name, self._attempt = directory, name, attempt
-        self._finished = finished
+    def __init__(self, directory: str, name: str, attempt: int) -> None:
+        self._system, self._directory = at(directory)
+        self._name, self._attempt = name, attempt
         self._held: dict[tuple[str, str | None], list[pa.RecordBatch]] = {}
-        self._writers: dict[str, tuple[str, Any]] = {}
+        self._writers: dict[str, Any] = {}
         self.rows = 0
         """Rows in the files that are complete, as these say themselves."""
 
@@ -65,12 +62,11 @@ class RecordWriter:
     def _write(self, kind: str, event: str | None) -> None:
         held, self._held[kind, event] = self._held[kind, event], []
         if kind not in self._writers:
-            directory = os.path.join(self._directory, f"status={kind}")
-            os.makedirs(directory, exist_ok=True)
-            path = os.path.join(directory, f".{self._name}.{self._attempt}")
-            writer = pq.ParquetWriter(
-                path,
+            self._system.create_dir(f"{self._directory}/status={kind}")
+            self._writers[kind] = pq.ParquetWriter(
+                self._begun(kind),
                 _SCHEMA,
+                filesystem=self._system,
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=_REPEATED,
@@ -78,11 +74,13 @@ class RecordWriter:
                 # Else readers of Arrow's would have dictionaries where texts are wanted.
                 store_schema=False,
             )
-            self._writers[kind] = path, writer
-        self._writers[kind][1].write_table(
+        self._writers[kind].write_table(
             # Of one dictionary a group of rows is written as it is.
             pa.Table.from_batches(held, _SCHEMA).unify_dictionaries()
         )
+
+    def _begun(self, kind: str) -> str:
+        return f"{self._directory}/status={kind}/.{self._name}.{self._attempt}"
 
     def __enter__(self) -> RecordWriter:
         return self
@@ -96,12 +94,11 @@ class RecordWriter:
         if error is None:
             for group in [group for group, held in self._held.items() if held]:
                 self._write(*group)
-        for path, writer in self._writers.values():
+        for status, writer in self._writers.items():
             writer.close()
-            if error is not None:
-                os.unlink(path)
-        if error is None:
-            for path, _ in self._writers.values():
-                self.rows += pq.read_metadata(path).num_rows
-                directory = os.path.dirname(path)
-                self._finished(path, os.path.join(directory, f"{self._name}.parquet"))
+            path, wanted = self._begun(status), f"{self._directory}/status={status}/{self._name}"
+            if error is None:
+                self.rows += pq.read_metadata(path, filesystem=self._system).num_rows
+                move_over(self._system, path, f"{wanted}.parquet")
+            else:
+                self._system.delete_file(path)

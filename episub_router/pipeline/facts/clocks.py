@@ -54,7 +54,7 @@ ENOUGH = 2_000_000
 """RPCs of a run that are matched: with 1,000 peers of 10 neighbours, a hundred each way."""
 
 
-def exchanges(events: DataFrame) -> DataFrame:
+def exchanges(traced: DataFrame) -> DataFrame:
     """RPCs that were traced at both ends: run, sender, receiver, sent, received.
 
     They are matched by what is in them: the sequence number of an Episub frame, else each id of a
@@ -62,7 +62,7 @@ def exchanges(events: DataFrame) -> DataFrame:
     than ENOUGH traced RPCs it is a sample, by a hash of what is matched, so that both ends of an
     exchange are in it or neither.
     """
-    return matched(ends(events))
+    return matched(ends(traced))
 
 
 def ends(events: DataFrame) -> DataFrame:
@@ -106,9 +106,9 @@ def matched(ends: DataFrame) -> DataFrame:
     return pairs.where("sends = 1 AND receipts = 1").drop("what", "sends", "receipts")
 
 
-def clocks(exchanged: DataFrame) -> DataFrame:
+def clocks(exchanges: DataFrame) -> DataFrame:
     """The offset of every clock (`CLOCKS`) from `exchanges`."""
-    sliced = exchanged.withColumn("slice", F.floor(F.col("sent") / SLICE))
+    sliced = exchanges.withColumn("slice", F.floor(F.col("sent") / SLICE))
     least = grouped_by(
         sliced, ["run", "sender", "receiver", "slice"], exchanges="count(*)",
         least="min(struct(received - sent AS delay, sent AS time))",
@@ -321,14 +321,14 @@ def _component(graph: Any, members: Any, reference: int) -> dict[int, _Clock]:
     return found
 
 
-def corrected(events: DataFrame, clocks: DataFrame) -> DataFrame:
-    """`events` on one clock, with `correction`, the nanoseconds that were taken off."""
+def corrected(traced: DataFrame, clocks: DataFrame) -> DataFrame:
+    """What was `traced`, on one clock, with `correction`, the nanoseconds that were taken off."""
     wrong = clocks.where("correction != 0 OR drift != 0").selectExpr(
         "run", "peer", "correction AS constant", "drift", "since"
     )
     off = "coalesce(constant + bigint(round(drift * (time - since))), 0)"
     return (
-        events.join(F.broadcast(wrong), ["run", "peer"], "left")
+        traced.join(F.broadcast(wrong), ["run", "peer"], "left")
         .withColumn("correction", F.expr(off))
         .withColumn("time", F.col("time") - F.col("correction"))
         .drop("constant", "drift", "since")

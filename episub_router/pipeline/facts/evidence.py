@@ -77,7 +77,7 @@ def evidence(
     troubles: DataFrame,
     deliveries: DataFrame,
     control: DataFrame,
-    started: DataFrame,
+    starts: DataFrame,
     params: AnswerParams,
 ) -> DataFrame:
     """One row per thing that is known, of runs with `troubles`: run, kind, topic, message, a, b,
@@ -86,7 +86,7 @@ def evidence(
     - `trouble`: a pair of message and peer `b`, published by `a` at `first`, delivered at `last`;
     - `delivery`: `b` had the message from `a` at `first`;
     - `sent`, `written`, `drop`, `asked`: `a` sent it to `b`, its stream had taken it, its queue
-      was full, or `a` asked `b` for it, at `first`;
+      was full, or `b` asked `a` for it, at `first`;
     - `contact`: from `first` to `last`, `b` received something of `a` in `since` slices, without a
       pause;
     - `pulse`: from `first` to `last`, `a` traced something in `since` slices, without a pause;
@@ -118,7 +118,7 @@ def evidence(
         seen.where("last <= over"), ["run", "slice", "kind", "a", "b"], begin="min(begin)",
         last="max(last)",
     ).withColumn("fresh", F.lit(False))  # fmt: skip
-    started = started.join(runs, "run")
+    started = starts.join(runs, "run")
     began = started.selectExpr(
         "run", "0L AS slice", "'pulse' AS kind", "peer AS a", "string(null) AS b", "time AS begin",
         "time AS last", "true AS fresh",
@@ -135,7 +135,7 @@ def evidence(
               first="time"),
         _rows("if(direction = 'send', 'sent', direction)", sent.join(*pairs), a="peer",
               b="remote", first="time"),
-        _rows("'asked'", asked.join(*pairs), a="remote", b="peer", first="time"),
+        _rows("'asked'", asked.join(*pairs), a="peer", b="remote", first="time"),
         _rows("kind", _unbroken(seen.unionByName(began), params)),
         _rows("'start'", started, a="peer", first="time"),
         _rows("'dropped'", dropped.distinct().join(runs, "run"), a="peer"),

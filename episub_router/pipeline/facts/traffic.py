@@ -38,7 +38,7 @@ def transmissions(events: DataFrame, *directions: str) -> DataFrame:
     )
 
 
-def totals(events: DataFrame) -> DataFrame:
+def totals(traced: DataFrame) -> DataFrame:
     """What was sent and received, of which nothing larger than these sums is asked. By peer, with
     `message` null: run, direction, peer, rpcs, and of all of them messages, control (parts), size
     and payload (bytes; null where untraced). By message, with `peer` null: run, direction,
@@ -49,7 +49,7 @@ def totals(events: DataFrame) -> DataFrame:
     # A row for the RPC, then one for each message in it.
     named = F.concat(F.array(F.lit(None).cast("string")), F.coalesce(messages, F.array()))
     figures = ("messages", "control", "size", "payload")
-    rows = rpcs(events, named.alias("named")).select(
+    rows = rpcs(traced, named.alias("named")).select(
         "run", "direction", "peer", *figures, F.posexplode("named").alias("place", "message")
     )
     rows = rows.selectExpr(

@@ -49,16 +49,9 @@ def caused(causes: pa.Table) -> dict[str, tuple[int, int]]:
     return {row["cause"]: (row["late"], row["lost"]) for row in rows}
 
 
-def of_traits(
-    groups: Iterable[Row], traits: Iterable[Row], peers: Iterable[Row], most: int
-) -> list[Row]:
-    """The table `groups` with what was late to them: of each trait the `most` largest."""
-    late_of = {peer["peer"]: peer["late"] for peer in peers}
-    late: Counter[tuple[str, str]] = Counter()
-    for row in traits:
-        late[row["trait"], row["value"]] += late_of.get(row["peer"], 0)
-    rows = [row | {"late": late[row["trait"], row["value"]]} for row in groups]
-    rows.sort(key=lambda row: (row["trait"], -row["peers"], row["value"]))
+def of_traits(groups: Iterable[Row], most: int) -> list[Row]:
+    """Of each trait in the table `groups` the `most` largest."""
+    rows = sorted(groups, key=lambda row: (row["trait"], -row["peers"], row["value"]))
     largest = [row for _, of_one in groupby(rows, itemgetter("trait")) for row in [*of_one][:most]]
     return ordered(largest, "trait", "value")
 

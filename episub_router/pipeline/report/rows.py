@@ -60,7 +60,6 @@ class RunRows:
         """What is said of the run, and of `topics`, rows of `spreads`."""
         rows, params = self._rows, self._params
         headers = self._lake.traced(self._name, "header").to_table(["detail"])["detail"]
-        peers = rows("peers")
         clocks = [row for row in rows("clocks", layer=SILVER) if row["offset"] is not None]
         clocks.sort(key=lambda row: (-abs(row["offset"]), row["peer"]))
         times = {"after": "begin", "until": "end", "calm_after": "calm"}
@@ -79,10 +78,8 @@ class RunRows:
             faults=[fault | {at: self._since(fault[of]) for at, of in times.items()}
                     | {"run": self._name}
                     for fault in queries.largest(rows("faults"), params.points, *queries.COST)],
-            groups=queries.of_traits(
-                rows("groups"), rows("traits", layer=SILVER), peers, params.reasons
-            ),
-            worst=_worst(peers, params),
+            groups=queries.of_traits(rows("groups"), params.reasons),
+            worst=_worst(rows("peers"), params),
         )  # fmt: skip
 
     def _topic(self, spread: Row) -> TopicReport:
