@@ -127,6 +127,32 @@ def test_a_stop_is_no_cut_and_no_restart() -> None:
     assert (stop["peers"], stop["begin"], stop["end"]) == (["d"], ns(19.9), ns(30))
 
 
+def test_what_a_peer_catches_up_with_is_no_sign_of_life() -> None:
+    """Two stop together, and one that is busy receives for seconds what they had sent."""
+    network = Network(silent={"c": (20, 30), "d": (20, 30)})
+    network.talk()
+    for peer in "cd":
+        network.add("contact", a=peer, b="h", first=ns(19.1), last=ns(22.6), since=3)
+        for second in range(20, 28):
+            network.trouble(second + 0.2, peer, 30.5)
+    pairs, faults = network.judged()
+    assert {pair["cause"] for pair in pairs} == {"stopped"}
+    assert [fault["peers"] for fault in faults] == [["c"], ["d"]]
+
+
+def test_of_two_faults_it_is_the_one_that_took_longer() -> None:
+    """A peer is stopped near the end of a cut."""
+    network = Network(side="gh", silent={"h": (29, 36)})
+    network.talk()
+    for second in (22.2, 24.2, 26.2):
+        network.trouble(second, "g", 31)
+        network.trouble(second, "h", 36.5)
+    network.trouble(28.6, "h", 36.5)
+    pairs, _ = network.judged()
+    causes = {(pair["message"], pair["peer"]): pair["cause"] for pair in pairs}
+    assert (causes["m26.2", "h"], causes["m28.6", "h"]) == ("cut", "stopped")
+
+
 def test_a_restart_is_known_from_the_header() -> None:
     network = Network(silent={"d": (20, 30)})
     network.talk()

@@ -172,8 +172,10 @@ class _Trial:
                     continue
                 if self._absence(peer, begin, until) is not None:
                     continue
-                # What was under way at its last moment may still arrive.
-                later = heard & (self._last > begin + SECOND) & (self._first < until)
+                # What was under way at its last moment may still arrive, at one that catches up
+                # for some seconds.
+                later = heard & (self._first < until)
+                later &= (self._first > begin + SECOND) | (self._last > begin + self._deadline)
                 if until < _FOREVER:
                     if self._is_stopped(peer, begin, until, pulses) and not later.any():
                         self._absent(
@@ -284,12 +286,10 @@ class _Trial:
         return next((f for f in self._absences[peer] if f.overlaps(begin, end)), None)
 
     def _between(self, source: int, peer: int, begin: int, end: int) -> Fault | None:
-        """The fault that kept the two apart."""
-        absent = self._absence(peer, begin, end)
-        if absent:
-            return absent
+        """The fault that kept the two apart, of several the one that did so for longest."""
         parting = (c for c in self._cuts if (source in c.peers) != (peer in c.peers))
-        return next((c for c in parting if c.overlaps(begin, end)), None)
+        met = [f for f in (*self._absences[peer], *parting) if f.overlaps(begin, end)]
+        return max(met, key=lambda f: min(f.end, end) - max(f.begin, begin), default=None)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The rows of `JUDGED`."""
