@@ -153,6 +153,16 @@ def test_of_two_faults_it_is_the_one_that_took_longer() -> None:
     assert (causes["m26.2", "h"], causes["m28.6", "h"]) == ("cut", "stopped")
 
 
+def test_one_that_is_cut_off_may_have_nothing_to_trace() -> None:
+    network = Network(side="fgh", silent={"h": (21, 26)})
+    network.talk()
+    for second in (20.2, 22.2, 26.2):
+        for peer in "fgh":
+            network.trouble(second, peer, 31)
+    pairs, _ = network.judged()
+    assert {pair["cause"] for pair in pairs} == {"cut"}
+
+
 def test_a_restart_is_known_from_the_header() -> None:
     network = Network(silent={"d": (20, 30)})
     network.talk()

@@ -286,9 +286,10 @@ class _Trial:
         return next((f for f in self._absences[peer] if f.overlaps(begin, end)), None)
 
     def _between(self, source: int, peer: int, begin: int, end: int) -> Fault | None:
-        """The fault that kept the two apart, of several the one that did so for longest."""
+        """The fault that kept the two apart, of several the one that did so for longest. A cut goes
+        before: one that is alone may have nothing to trace."""
         parting = (c for c in self._cuts if (source in c.peers) != (peer in c.peers))
-        met = [f for f in (*self._absences[peer], *parting) if f.overlaps(begin, end)]
+        met = [f for f in (*parting, *self._absences[peer]) if f.overlaps(begin, end)]
         return max(met, key=lambda f: min(f.end, end) - max(f.begin, begin), default=None)
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
