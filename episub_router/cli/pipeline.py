@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -390,7 +391,7 @@ def _show(arguments: argparse.Namespace, lake: Lake) -> int:
 
 
 def _live(arguments: argparse.Namespace, lake: Lake) -> int:
-    from episub_router.pipeline.stream import live
+    from episub_router.pipeline.stream import answered_until, live
 
     spread = live(lake, "spread", arguments.runs or lake.runs())
     if not spread:
@@ -405,6 +406,11 @@ def _live(arguments: argparse.Namespace, lake: Lake) -> int:
             _milliseconds(row["latency_p99"]),
         )  # fmt: skip
     _console().print(table)
+    for run in sorted({row["run"] for row in spread}):
+        if until := answered_until(lake, run):
+            print(
+                f"{run}: the last event that these have was {time.time() - until / 1e9:,.1f} s ago"
+            )
     return 0
 
 

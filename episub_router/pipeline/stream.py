@@ -94,12 +94,18 @@ def _listed(directory: str) -> list[TraceFileInfo]:
 
 
 def _watermark(before: Sequence[Entry], params: AnswerParams) -> int | None:
-    """The watermark after the files `before`; an impossible time in one of them doesn't move it."""
-    latest = [entry.latest for entry in before if entry.latest is not None]
+    """The watermark after the files `before`."""
+    latest = _last_event(before, params)
+    return None if latest is None else latest - int(params.lateness * SECOND)
+
+
+def _last_event(files: Sequence[Entry], params: AnswerParams) -> int | None:
+    """When the last event in `files` was (ns); an impossible time in one of them isn't."""
+    latest = [entry.latest for entry in files if entry.latest is not None]
     if not latest:
         return None
     bound = median_low(latest) + int(params.longest * SECOND)
-    return max(time for time in latest if time <= bound) - int(params.lateness * SECOND)
+    return max(time for time in latest if time <= bound)
 
 
 def _fresh(
@@ -196,6 +202,13 @@ def _write(
         now_closed = before.where(F.col(time) < horizon.first).withColumn("closed", F.lit(True))
         table = table.unionByName(now_closed)
     lake.write_live(name, run, number, table, "closed")
+
+
+def answered_until(lake: Lake, run: str) -> int | None:
+    """When the last event was that the stream's answers of `run` have (ns)."""
+    last = _batch(run, lake.live_progress(run).get("batch", -1))
+    taken = [entry for entry in lake.manifest() if entry.run == run and entry.batch <= last]
+    return _last_event(taken, AnswerParams())
 
 
 def live(lake: Lake, name: str, runs: Sequence[str]) -> list[dict[str, Any]]:

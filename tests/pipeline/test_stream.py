@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import children
+from tests.hosts import PATIENCE
 from tests.pipeline.files import SECOND, START, delimited, node_events, write_star
 from tests.pipeline.records import put_records
 
@@ -310,7 +313,8 @@ def test_what_a_stream_has_answered_is_shown(
     from episub_router.pipeline.lake import Lake
 
     lake = Lake(spark, str(tmp_path / "lake"))
-    put_records(lake, {"r": [{"event": "join", "peer": "p", "time": 1, "topic": "t"}]})
+    happened = time.time_ns() - 7 * SECOND
+    put_records(lake, {"r": [{"event": "join", "peer": "p", "time": happened, "topic": "t"}]})
     show = ["pipeline", "live", "--lake", str(tmp_path / "lake")]
     assert episub(show) == 1
     schema = "run string, topic string, window long, messages long, live long, delivered long, " \
@@ -326,3 +330,5 @@ def test_what_a_stream_has_answered_is_shown(
         ["1970-01-01", "00:00:00", "7", "1", "5.0", "ms", "9.0", "ms"],
         ["1970-01-01", "00:00:10", "17", "1", "5.0", "ms", "9.0", "ms"],
     ]
+    (age,) = re.findall(r"^r: the last event that these have was ([0-9.]+) s ago$", lines[-1])
+    assert 7.0 <= float(age) < 7.0 + PATIENCE
