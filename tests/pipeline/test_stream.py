@@ -284,6 +284,39 @@ def answered(session: SparkSession, root: Path, traces: Path) -> list[dict[str, 
 
 
 @pytest.mark.spark
+def test_a_report_shows_what_only_a_stream_has_answered(
+    spark: SparkSession, tmp_path: Path, episub: Callable[[list[str]], int]
+) -> None:
+    from episub_router.pipeline.lake import Lake
+    from episub_router.pipeline.report.gathering import gather
+    from episub_router.pipeline.report.params import ReportParams
+    from episub_router.pipeline.report.tables import headline
+
+    traces, lake = tmp_path / "traces", Lake(spark, str(tmp_path / "lake"))
+    write_parts(traces, 2, messages=40)
+    drain(spark, Path(lake.root), traces)
+    made = gather(lake, ["r"], [], ReportParams())
+    (topic,) = made.topics
+    assert "this is what its stream has answered so far" in headline(made)
+    assert len(topic.messages) == 40
+    answered(spark, tmp_path / "whole", traces)
+    (wanted,) = gather(Lake(None, str(tmp_path / "whole")), ["r"], [], ReportParams()).topics
+    # When the run began, before its first message, a stream doesn't keep.
+    apart = wanted.messages[0]["after"]
+    assert [row | {"after": row["after"] + apart} for row in topic.messages] == wanted.messages
+    unknown = {"latency_p50", "latency_p99", "late", "on_time"}
+    known = {name for name, value in topic.figures.items() if value is not None}
+    assert {name: topic.figures[name] for name in known} == pytest.approx(
+        {name: wanted.figures[name] for name in known}
+    )
+    assert {"missing", "reliability", "rmr", "latency_max", "stability"} <= known
+    assert unknown.isdisjoint(known)
+    out = tmp_path / "page.html"
+    assert episub(["report", "r", "--lake", lake.root, "--out", str(out)]) == 0
+    assert 'id="timeline"' in out.read_text()
+
+
+@pytest.mark.spark
 def test_a_stream_of_an_earlier_build_is_answered_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -14,6 +14,8 @@ def notes(runs: Sequence[Run]) -> list[str]:
 
 def _of_run(run: Run) -> list[str]:
     row = run.quality
+    if row.get("streamed"):
+        return ["A stream answered it: `episub pipeline answers` makes quantiles and causes."]
     made = [
         f"{row['events']:,} events of {row['peers']:,} peers over "
         f"{(row['end'] - row['begin']) / 1e9:,.1f} s."

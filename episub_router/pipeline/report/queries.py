@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from episub_router.pipeline.lake import GOLD, SILVER, Lake
+from episub_router.pipeline.params import AnswerParams
+from episub_router.pipeline.report.comparison import mean_of
 from episub_router.pipeline.report.model import Row
 
 _ABOUT = ("router", "scenario", "seed", "software")
@@ -39,6 +41,35 @@ def about(details: Iterable[str], most: int) -> Row:
     }  # fmt: skip
     simulated = any(one.get("simulated") for one in headers)
     return {name: text for name, text in said.items() if text} | {"simulated": simulated}
+
+
+def summed(messages: Iterable[Row]) -> list[Row]:
+    """What of the table `spread` follows from `messages`, a row for each topic; the quantiles of
+    all latencies don't."""
+    rows = ordered(messages, "topic", "published")
+    return [_spread([*of_topic]) for _, of_topic in groupby(rows, itemgetter("topic"))]
+
+
+def _spread(rows: Sequence[Row]) -> Row:
+    sums = ("live", "delivered", "deliveries", "unknown_latencies", "payloads")
+    means = ("reliability", "rmr", "ldh", "mean_hops", "stability", "t99")
+    total = {name: sum(row[name] for row in rows) for name in sums}
+    got = total["deliveries"]
+    reached = [row["reliability"] for row in rows]
+    return total | {name: mean_of([row[name] for row in rows]) for name in means} | {
+        "topic": rows[0]["topic"], "messages": len(rows), "worst_reliability": min(reached),
+        "atomicity": fmean(share == 1 for share in reached), "rmr_last": rows[-1]["rmr"],
+        "latency_p50": None, "latency_p99": None,
+        "latency_max": max((row["latency_max"] or 0 for row in rows), default=None),
+        "fan_out_max": max(row["fan_out_max"] for row in rows),
+        "duplicates_per_delivery": (total["payloads"] - got) / got if got else 0.0,
+    }  # fmt: skip
+
+
+def of_stream(messages: Iterable[Row]) -> Row:
+    """The table `quality`, as far as what a stream has answered tells it."""
+    begin = min((row["published"] for row in messages), default=0)
+    return {"begin": begin, "deadline": AnswerParams().deadline, "served": 0, "streamed": True}
 
 
 def caused(causes: pa.Table) -> dict[str, tuple[int, int]]:

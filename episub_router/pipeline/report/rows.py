@@ -15,6 +15,7 @@ from episub_router.pipeline.report.comparison import mean_of
 from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.model import Drawing, Row, Run, TopicReport
 from episub_router.pipeline.report.params import ReportParams
+from episub_router.pipeline.stream import live
 
 OVERLAYS = ("active", "eager", "stream")
 """Kinds of links that an overlay can be made of, the best known first."""
@@ -36,8 +37,11 @@ _LOOK = ("kind", "proximity_ratio", "degree_mean", "components", "symmetry")
 
 
 def spreads(lake: Lake, run: str) -> list[Row]:
-    """The table `spread` of a whole run: its topics, those with the most messages first."""
-    rows = _of_all(lake.look(GOLD, "spread", [run]).to_table().to_pylist())
+    """The table `spread` of a whole run: its topics, those with the most messages first. Of one
+    that only a stream has answered, what follows from that."""
+    made = "spread" in lake.tables(GOLD)
+    rows = _of_all(lake.look(GOLD, "spread", [run]).to_table().to_pylist()) if made else []
+    rows = rows or queries.summed(live(lake, "messages", [run]))
     return sorted(rows, key=lambda row: (-row["messages"], row["topic"] or ""))
 
 
@@ -46,12 +50,18 @@ class RunRows:
 
     def __init__(self, lake: Lake, run: str, params: ReportParams) -> None:
         self._lake, self._name, self._params = lake, run, params
-        (self._quality,) = self._rows("quality")
+        self._tables = {layer: lake.tables(layer) for layer in (GOLD, SILVER)}
+        quality = self._rows("quality")
+        self._streamed = [] if quality else live(lake, "messages", [run])
+        """What a stream has answered, where nothing else has."""
+        (self._quality,) = quality or [queries.of_stream(self._streamed)]
         self._balance = {row["figure"]: row for row in self._rows("balance")}
         self._control = queries.ordered(_of_all(self._rows("control_traffic")), "kind")
         self._channels = queries.ordered(self._rows("sds_channels"), "channel")
 
     def _rows(self, name: str, where: Any = None, layer: str = GOLD) -> list[Row]:
+        if name not in self._tables[layer]:
+            return []
         table = self._lake.look(layer, name, [self._name]).to_table(filter=where)
         rows: list[Row] = table.drop(["run"]).to_pylist()
         return rows
@@ -92,16 +102,18 @@ class RunRows:
         either = its | ds.field("topic").is_null()
         seen = queries.looks(self._rows("overlay", either), params.points)
         messages = self._rows("messages", its)
+        messages += [row for row in self._streamed if row["topic"] == topic]
         faults = self._rows("recovery", its)
-        causes = queries.caused(
+        causes = {} if self._streamed else queries.caused(
             self._lake.look(GOLD, "causes", [self._name]).to_table(["cause", "latency"], filter=its)
-        )
+        )  # fmt: skip
+        late = None if self._streamed else sum(map(sum, causes.values()))
         shown = _NO_TOPIC if topic is None else topic
         return TopicReport(
             label=f"{self._name} · {shown}",
             run=self._name,
             topic=shown,
-            figures=self._figures(spread, seen, faults, sum(map(sum, causes.values()))),
+            figures=self._figures(spread, seen, faults, late),
             latencies=[(row["millisecond"] + 1, row["share"])
                        for row in queries.thinned(self._rows("latency_cdf", its), params.points)],
             drawing=self._drawing(topic, messages),
@@ -119,7 +131,7 @@ class RunRows:
         )  # fmt: skip
 
     def _figures(
-        self, spread: Row, looks: Sequence[Row], faults: Sequence[Row], late: int
+        self, spread: Row, looks: Sequence[Row], faults: Sequence[Row], late: int | None
     ) -> dict[str, float | None]:
         figures = {name: spread[name] for name in _SPREAD}
         figures["missing"] = spread["live"] - spread["delivered"]
@@ -127,7 +139,7 @@ class RunRows:
         # Whether those came in time that have no latency, nobody knows.
         expected -= spread["unknown_latencies"]
         figures["late"] = late
-        figures["on_time"] = 1 - late / expected if expected else None
+        figures["on_time"] = 1 - late / expected if expected and late is not None else None
         figures["bytes_per_delivery"] = self._bytes_per_delivery()
         for name in ("sends", "ids", "bytes"):
             shares = [row[f"{name}_per_delivery"] for row in self._control]

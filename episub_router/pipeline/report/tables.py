@@ -49,6 +49,8 @@ def headline(report: Report) -> str:
             + _of_faults(topic)
         )
     sentences += [said for topic in report.topics if (said := _against(report, topic))]
+    sentences += [f"of {run.name}, this is what its stream has answered so far"
+                  for run in report.all_runs if run.quality.get("streamed")]  # fmt: skip
     if report.damaged:
         sentences.append(f"traces of {_few(report.damaged)} are damaged: see the data's quality")
     return "; ".join(sentences) + "."
