@@ -21,7 +21,7 @@ So both are as large as the time that is open, whatever the run's length.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from math import ceil, log2
 
 from pyspark.sql import DataFrame
@@ -101,22 +101,14 @@ def reduced(events: DataFrame, one_in: int = 1) -> DataFrame:
         "sent": _counted(transmissions(events).where("direction = 'send'")),
         "end": exchanged,
     }
-    return reduce(DataFrame.unionByName, (_as_state(*one) for one in made.items()))
+    tables = (table.withColumn("role", F.lit(role)) for role, table in made.items())
+    rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), tables)
+    return rows.select(*(F.col(field.name).cast(field.dataType) for field in STATE))
 
 
 def _counted(table: DataFrame) -> DataFrame:
     """Rows of each message: run, message, count."""
     return grouped_by(table.where("message IS NOT NULL"), ["run", "message"], count="count(*)")
-
-
-def _as_state(role: str, table: DataFrame) -> DataFrame:
-    there = table.withColumn("role", F.lit(role))
-    return there.select(*(
-        (F.col(field.name) if field.name in there.columns else F.lit(None))
-        .cast(field.dataType)
-        .alias(field.name)
-        for field in STATE
-    ))  # fmt: skip
 
 
 def merged(rows: DataFrame, horizon: Horizon | None) -> DataFrame:

@@ -4,11 +4,11 @@ are, and to write their records."""
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
-from typing import Any, TypeVar
+from itertools import chain, groupby
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,8 +27,6 @@ _TASKS = 64
 """At least, where there is enough: so that no core waits long for the last task."""
 _LEAST_BYTES = 4 << 20
 """Less in a task costs more than it spreads."""
-
-_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +60,15 @@ class Batch:
 def identify(spark: SparkSession, files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
     """`files` with their digests and what their headers say. Raises OSError for a file that can't
     be read."""
-    return _spread(spark, _identified, files)
+    return [*chain(*in_tasks(spark, _identified, _tasks(files)))]
 
 
 def write(spark: SparkSession, files: Sequence[TraceFileInfo], batch: Batch) -> list[Entry]:
     """Write the records of `files`, whose `run` is set, to the batch's staging directory; what was
     counted, in order of the files' names."""
     ordered = sorted(files, key=lambda file: (file.run or "", file.path))
-    made = _spread(spark, partial(_written, batch=batch), ordered)
-    return sorted(made, key=lambda entry: entry.file)
+    made = in_tasks(spark, partial(_written, batch), [*enumerate(_tasks(ordered))])
+    return sorted(chain(*made), key=lambda entry: entry.file)
 
 
 def write_records(
@@ -133,20 +131,11 @@ class _Counting:
         ]  # fmt: skip
 
 
-def _spread(
-    spark: SparkSession,
-    work: Callable[[int, Sequence[TraceFileInfo]], list[_Made]],
-    files: Sequence[TraceFileInfo],
-) -> list[_Made]:
-    """What `work` makes of the number and the files of each task."""
+def _tasks(files: Sequence[TraceFileInfo]) -> list[list[TraceFileInfo]]:
+    """The files of each task."""
     total = sum(file.size for file in files)
     most = min(TASK_BYTES, max(_LEAST_BYTES, total // _TASKS))
-    made = in_tasks(
-        spark,
-        lambda task: work(*task),
-        list(enumerate(packed(files, lambda file: file.size, most))),
-    )
-    return [one for of_task in made for one in of_task]
+    return [*packed(files, lambda file: file.size, most)]
 
 
 def _copies(files: Sequence[TraceFileInfo]) -> Iterator[tuple[TraceFileInfo, str]]:
@@ -156,15 +145,15 @@ def _copies(files: Sequence[TraceFileInfo]) -> Iterator[tuple[TraceFileInfo, str
             yield file, local_path(copy)
 
 
-def _identified(number: int, files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
-    del number
+def _identified(files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
     return [
         replace(file, digest=digest_of(copy, file.name), run=run_of(copy), head=head_of(copy))
         for file, copy in _copies(files)
     ]
 
 
-def _written(number: int, files: Sequence[TraceFileInfo], batch: Batch) -> list[Entry]:
+def _written(batch: Batch, task: tuple[int, Sequence[TraceFileInfo]]) -> list[Entry]:
+    number, files = task
     entries: list[Entry] = []
     for run, in_run in groupby(files, key=lambda file: file.run or ""):
         chosen = list(in_run)
