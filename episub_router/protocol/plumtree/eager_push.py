@@ -205,7 +205,10 @@ class EagerPush:
                 state.send(peer, Prune())
         elif tree is not None and message.goes_down and not asked:
             # From the root down: others say nothing about the tree.
-            tree.note_served(peer)
+            if message.asked:
+                tree.note_late(peer)
+            else:
+                tree.note_served(peer)
             if peer not in tree.parents:
                 if tree.asked.get(peer) is Role.PUSH:
                     del tree.asked[peer]

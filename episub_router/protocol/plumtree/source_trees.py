@@ -17,7 +17,7 @@ from episub_router.protocol.params import EagerRepair
 from episub_router.protocol.plumtree.message_cache import GossipMessage
 from episub_router.protocol.plumtree.round_proofs import ROUNDS, is_later, own_proof
 from episub_router.protocol.plumtree.state import PlumtreeState, TreeTask
-from episub_router.protocol.plumtree.tree import TREE_IDLE, Offer, Role, Tree
+from episub_router.protocol.plumtree.tree import ADOPT_AFTER, TREE_IDLE, Offer, Role, Tree
 from episub_router.protocol.types import PeerId, SourceId, Time
 
 ROOT_INTERVAL = 20.0  # Seconds between ROOTs nobody asked for. Measured: trees under churn ask
@@ -33,7 +33,6 @@ NEAR_WINDOW = 0.005
 """Seconds by which a much nearer parent may bring ROOT later. Measured: three sites: 3.5 copies
 between them in place of 12.5; 1,000 nodes on a plane: 0.2 ms more latency."""
 _NEARER_BY = 4.0  # Least ratio of the RTTs. Chosen: a link to another site takes longer
-_ADOPT_AFTER = 2  # Messages that another neighbour had to bring to become the parent
 
 
 class SourceTrees:
@@ -127,8 +126,14 @@ class SourceTrees:
         if tree is not None and root.proof == tree.proof:
             tree.offers.setdefault(peer, offer)
             return None
-        if tree is not None and tree.is_fresh(now) and not is_later(tree, root.round, root.proof):
-            return None  # It is over, or not the source's.
+        if tree is not None and tree.is_fresh(now):
+            # What was heard of the source first may be a liar's: it is believed while it serves.
+            served = tree.parent is not None and not tree.service(tree.parent).missed
+            believed = served or now < tree.root_at + _RETRY
+            if believed and not is_later(tree, root.round, root.proof):
+                return None  # It is over, or not the source's.
+            if tree.service(peer).missed >= ADOPT_AFTER:
+                return None  # Others bring this round, too.
         tree = state.trees.use(source)
         tree.note_root(now)
         tree.round, tree.proof, tree.cost = root.round, root.proof, cost
@@ -220,9 +225,9 @@ class SourceTrees:
         parent, missed = tree.parent, tree.service(tree.parent).missed
         # Each cycle of parents has a link that isn't feasible: look for another way at once.
         lost = not tree.is_feasible(parent) and peer not in tree.children
-        if lost or (missed >= _ADOPT_AFTER and tree.is_feasible(peer)):
+        if lost or (missed >= ADOPT_AFTER and tree.is_feasible(peer)):
             self._set_parent(tree, peer, now)
-        elif parent is not None and missed and missed % _ADOPT_AFTER == 0:
+        elif parent is not None and missed and missed % ADOPT_AFTER == 0:
             other = self._another_parent(tree, parent)
             if other is None:
                 self._graft(tree, parent)

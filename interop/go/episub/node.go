@@ -17,8 +17,8 @@ import (
 	"episub-interop/episub/pieces"
 	"episub-interop/internal/lines"
 	"episub-interop/internal/payload"
-	"episub-interop/internal/proofs"
 	"episub-interop/internal/pb"
+	"episub-interop/internal/proofs"
 )
 
 const (

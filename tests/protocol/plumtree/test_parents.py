@@ -41,6 +41,21 @@ def test_a_parent_that_pushed_nothing_is_none_after_the_next_root_either() -> No
     assert "a" not in tree.standbys
 
 
+def test_a_new_round_counts_from_those_alone_that_have_served() -> None:
+    """Who brings ROOT sooner than others, and then pushes only some messages, would be the parent
+    again after each round. What it announces of others' messages makes up for what it missed."""
+    branch = built("a", "b", "c", a=0.1)
+    for id in (-2, 0):
+        pull(branch, "b", id)
+    assert sent(bring(branch, "a", round=2, a=0.1), Root, Graft) == []
+    bring(branch, "b", "a", round=2, a=0.1)
+    assert parent(branch) == "b"
+    push(branch, "b", 1)
+    branch.receive("a", ihave(1))
+    bring(branch, "a", round=3, a=0.1)
+    assert parent(branch) == "a"
+
+
 def two_trees() -> Branch:
     """The parent is a for both sources, and b is the next."""
     branch = Branch("a", "b")

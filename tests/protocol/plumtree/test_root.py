@@ -29,6 +29,7 @@ from tests.protocol.plumtree.roots import (
     publish,
     root,
 )
+from tests.protocol.plumtree.test_parents import pull
 
 # Flood
 
@@ -245,6 +246,20 @@ def test_after_the_last_round_of_a_chain_the_next_chain_is_believed() -> None:
         assert len(sent(branch.receive("a", root(round)), Root)) == 1
         branch.wait(SETTLE)
     assert branch.receive("b", root(ROUNDS - 1)) == []
+
+
+def test_another_chain_is_believed_once_the_parent_has_missed_a_message() -> None:
+    """A liar that was first kept the source's own rounds away for as long as it sent some."""
+    branch = Branch("liar", "b", "c")
+    made_up = TreeRoot("s", 1, 0.0, own_proof(b"liar", "s", 1))
+    branch.receive("liar", Root((made_up,)))
+    branch.wait(SETTLE)
+    assert branch.receive("b", root()) == []
+    pull(branch, "b", "m")
+    branch.wait(1)
+    assert {peer for peer, _ in sent(branch.receive("b", root()), Root)} == {"liar", "c"}
+    assert branch.receive("liar", Root((made_up._replace(round=2),))) == []
+    assert sent(branch.wait(WINDOW), Graft) == [("b", GRAFT_S)]
 
 
 def test_a_new_link_is_offered_the_trees() -> None:

@@ -222,7 +222,7 @@ def calm_down(overlay: Overlay, sources: Iterable[int]) -> None:
     """No more faults; messages go on until each source has sent another ROOT."""
     overlay.loss = overlay.jitter = 0.0
     overlay.run(3)
-    for number, pause in enumerate((2, 2, 2, 21, 2, 2)):
+    for number, pause in enumerate((2, 2, 2, 21, 2, 2, 2, 2)):
         for source in sources:
             overlay.publish(source, f"calm {number} of {source}")
             overlay.run(0.05)

@@ -189,7 +189,11 @@ func (t *Topic) onDuplicate(l *link, m *message) {
 			t.port.Send(l.id, controlPrune(&pb.Prune{}))
 		}
 	case tr != nil && m.goesDown() && !asked: // others say nothing about the tree
-		tr.noteServed(l.id)
+		if len(m.asked) > 0 {
+			tr.noteLate(l.id)
+		} else {
+			tr.noteServed(l.id)
+		}
 		if l.id != tr.parent {
 			if role, told := tr.asked[l.id]; told && role == pushes {
 				delete(tr.asked, l.id)

@@ -126,8 +126,14 @@ func (t *Topic) onTreeRoot(l *link, entry *pb.TreeRoot) bool {
 		}
 		return false
 	}
-	if tr != nil && t.fresh(tr) && !proofs.Later(tr.round, tr.proof, round, entry.Proof) {
+	// What was heard of the source first may be a liar's: it is believed while it serves.
+	believed := tr != nil && t.fresh(tr) && ((tr.parent != "" && tr.serviceOf(tr.parent).missed == 0) ||
+		now.Sub(tr.rootAt) < retryRoot)
+	if believed && !proofs.Later(tr.round, tr.proof, round, entry.Proof) {
 		return false // it is over, or not the source's
+	}
+	if tr != nil && t.fresh(tr) && tr.serviceOf(l.id).missed >= adoptAfter {
+		return false // others bring this round, too
 	}
 	tr = t.trees.use(string(entry.Source))
 	t.noteRoot(tr)

@@ -226,3 +226,10 @@ func (tr *tree) noteServed(id peer.ID) {
 		s.missed = max(0, s.missed-1)
 	}
 }
+
+// noteLate: a neighbour pushed what another had to be asked for. It gives way, and doesn't fail.
+func (tr *tree) noteLate(id peer.ID) {
+	if s := tr.services[id]; s != nil {
+		s.missed = min(s.missed, adoptAfter)
+	}
+}

@@ -157,6 +157,34 @@ func TestAParentThatMissesManyHasFailed(t *testing.T) {
 	}
 }
 
+func TestANewRoundCountsFromThoseAloneThatHaveServed(t *testing.T) {
+	a := rooted(t, 3)
+	parent, other := a.topic.links[0], a.topic.links[1]
+	root := &pb.TreeRoot{Source: []byte(a.source), Round: proto.Uint32(2), Proof: last}
+	for range adoptAfter {
+		a.gossip(other, true)
+	}
+	if a.topic.onTreeRoot(parent, root) {
+		t.Error("it missed what others brought")
+	}
+	if !a.topic.onTreeRoot(other, root) {
+		t.Error("others bring it, too")
+	}
+}
+
+func TestALateParentGivesWayAndDoesNotFail(t *testing.T) {
+	tr := &tree{services: map[peer.ID]*service{}}
+	for i := range 2 * failedAfter {
+		if tr.noteMissed("a", time.Unix(int64(i), 0)) {
+			t.Fatal("it has failed")
+		}
+		tr.noteLate("a")
+	}
+	if tr.serviceOf("a").missed != adoptAfter {
+		t.Error("it stays")
+	}
+}
+
 func TestARoundThatItsSourceHasNotSentIsIgnored(t *testing.T) {
 	a := rooted(t, 2)
 	liar, honest := a.topic.links[0], a.topic.links[1]
@@ -173,6 +201,20 @@ func TestARoundThatItsSourceHasNotSentIsIgnored(t *testing.T) {
 	}
 	if !a.topic.onTreeRoot(honest, &pb.TreeRoot{Source: []byte(a.source), Round: proto.Uint32(2), Proof: last}) {
 		t.Error("the source's own doesn't")
+	}
+}
+
+func TestAnotherChainIsBelievedOnceTheParentHasMissedAMessage(t *testing.T) {
+	a := rooted(t, 2)
+	other := a.topic.links[1]
+	own := &pb.TreeRoot{Source: []byte(a.source), Round: proto.Uint32(7), Proof: []byte("another.")}
+	if a.topic.onTreeRoot(other, own) {
+		t.Error("the parent serves")
+	}
+	a.gossip(other, true)
+	a.run(retryRoot)
+	if !a.topic.onTreeRoot(other, own) {
+		t.Error("the first was believed for ever")
 	}
 }
 
