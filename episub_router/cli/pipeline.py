@@ -161,7 +161,8 @@ def main(arguments: argparse.Namespace) -> int:
             usual = session.settings_for(size)
             if arguments.do is _stream:
                 # A batch is little.
-                usual = session.LITTLE
+                on_cluster = arguments.master or not session.settings_for(0)
+                usual = session.LITTLE | ({} if on_cluster else {session.HERE: "true"})
             engine = _engine(arguments, size)
             try:
                 spark = session.start(arguments.master, usual | given, engine, arguments.remote)

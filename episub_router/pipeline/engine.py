@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from episub_router.pipeline.session import is_for_little, works_here
+from episub_router.pipeline.session import is_for_little, is_sail, works_here
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
@@ -41,7 +41,7 @@ def read(schema: StructType, spark: SparkSession, *places: str, base: str = "") 
 def hold(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
     """`table`, in memory or on disk, and what forgets it."""
     spark = table.sparkSession
-    if works_here(spark):
+    if is_sail(spark):
         # Sail keeps nothing in memory.
         place = tempfile.mkdtemp(prefix="episub-held-")
         table.write.mode("overwrite").parquet(place)

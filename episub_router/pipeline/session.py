@@ -32,8 +32,9 @@ _KNOWN_TO_SAIL = "4.2.0"
 """The newest PySpark that Sail 0.7 knows. What later ones have changed is how functions in Python
 are sent, and none is sent to it."""
 
-_HERE = "spark.episub.here"
-"""Whether functions in Python are called in this process, and not sent to the engine's tasks."""
+HERE = "spark.episub.here"
+"""Whether functions in Python are called in this process, and not sent to the engine's tasks: where
+there is little to do, to start processes for them takes longer."""
 
 OLDEST_JAVA = 17
 
@@ -90,7 +91,8 @@ LITTLE = {
 
 OPTIONS = "spark.driver.extraJavaOptions"
 FOR_LITTLE = LITTLE | {
-    OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+    HERE: "true",
+    OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
 }
 """Settings for little data on this machine. With one compiler the JVM keeps room for 48 MB of code
 alone, which a process with many questions fills."""
@@ -154,7 +156,7 @@ def _sail() -> SparkSession:
     with mock.patch.object(pyspark, "__version__", said):
         url = f"sc://127.0.0.1:{server.listening_address[1]}"
         spark = _connected(url, {})
-        spark.conf.set(_HERE, "true")
+        spark.conf.set(HERE, "true")
     return spark
 
 
@@ -173,13 +175,19 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def works_here(spark: SparkSession) -> bool:
-    """Whether functions in Python are called in this process: with Sail, which is sent none."""
-    return spark.conf.get(_HERE, "false") == "true"
+    """Whether functions in Python are called in this process: with Sail, which is sent none, and
+    for little data."""
+    return spark.conf.get(HERE, "false") == "true"
+
+
+def is_sail(spark: SparkSession) -> bool:
+    """Whether this is a session of Sail's."""
+    return is_remote(spark) and works_here(spark)
 
 
 def is_for_little(spark: SparkSession) -> bool:
     """Whether this is a session of Spark's with the settings for little data."""
-    return spark.conf.get(_PARTITIONS, "") == LITTLE[_PARTITIONS] and not works_here(spark)
+    return spark.conf.get(_PARTITIONS, "") == LITTLE[_PARTITIONS] and not is_sail(spark)
 
 
 def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:

@@ -98,14 +98,13 @@ def evidence(
     messages = F.broadcast(troubles.select("run", "message").distinct())
     of_pair = ["run", "message", "remote"]
     pairs = troubles.withColumnRenamed("peer", "remote").select(*of_pair), of_pair, "left_semi"
-    runs = F.broadcast(
-        spans.selectExpr("run", "`end` AS over")
-        .join(troubles.select("run").distinct(), "run")
-        .join(
-            grouped_by(contacts, ["run"], received="sum(receipts) > 0", sent="sum(sends) > 0"),
-            "run",
-        )
+    of_runs = (
+        grouped_by(contacts, ["run"], received="sum(receipts) > 0", sent="sum(sends) > 0")
+        .join(spans.selectExpr("run", "`end` AS over"), "run")
+        .join(troubles.select("run").distinct(), "run", "left_semi")
     )
+    # Few rows, asked for five times.
+    runs = F.broadcast(troubles.sparkSession.createDataFrame(of_runs.collect(), of_runs.schema))
     rows = ", ".join(
         f"CASE WHEN {when} THEN struct('{kind}' AS kind, {a} AS a, {b} AS b, {first} AS begin, "
         f"{last} AS last) END"
