@@ -234,7 +234,7 @@ def test_late_comers_come_when_they_are_said_to() -> None:
 @pytest.mark.sim
 def test_captors_accept_joins_together() -> None:
     """With rings of its own, a node that joins sends no JOIN that they could answer."""
-    it = ran("join-capture", "at=0.0", rings=0, seed=1)
+    it = ran("join-capture", "at=0.0", rings=0, seed=2)
     accepts: dict[int, set[int]] = {}
     for row in it.said("NEIGHBOR-ACCEPT"):
         accepts.setdefault(row.remote or 0, set()).add(row.peer)

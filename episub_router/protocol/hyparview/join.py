@@ -141,12 +141,10 @@ class JoinProcedure:
         return [*first.values(), *others][:CONTACTS_ASKED]
 
     def _walk(self, now: Time) -> None:
-        """Send the JOINs still needed, beside dials in progress, to random nodes of the view (E04),
-        to others than before while there are any (E08): first to connected ones, as a dial costs
-        more than the rest."""
+        """Send the JOINs still needed to random nodes of the view (E04), to others than before
+        while there are any (E08): first to connected ones, as a dial costs more than the rest."""
         overlay = self._overlay
-        missing = overlay.params.random_links - len(overlay.active)
-        needed = max(0, missing - overlay.own_dials)
+        needed = max(0, overlay.params.random_links - len(overlay.active))
         view = overlay.passive.sample(overlay.rng, len(overlay.passive))
         fresh = [peer for peer in view if peer not in self._tried]
         connected = [peer for peer in fresh if overlay.is_connected(peer)]

@@ -126,16 +126,14 @@ class Neighbors:
         self._overlay.start_rounds(Timer.GROW, now)
 
     def grow(self, now: Time) -> None:
-        """Ask passive peers for the random links that are missing, and else for half of all that
-        are: others ask for the rest. For near ones, the nearest (E09, E17)."""
+        """Ask as many passive peers as links are missing, for near ones the nearest (E09, E17)."""
         overlay = self._overlay
         params, active = overlay.params, overlay.active
         random_missing = params.random_links - active.count(LinkKind.RANDOM)
         if params.ring_links == params.random_links:
             # Rings find them, but where one peer has two places.
             random_missing = min(random_missing, active.count(LinkKind.NEAR) - params.near_links)
-        half = (params.active_size - len(active) + 1) // 2
-        missing = max(half, random_missing) - len(self.requests)
+        missing = max(params.active_size - len(active), random_missing) - len(self.requests)
         if missing <= 0:
             return
         kind = LinkKind.NEAR if params.near_links and random_missing <= 0 else LinkKind.RANDOM

@@ -301,7 +301,7 @@ class Overlay(Outbox):
             return
         dial = self._dials.get(peer)
         if dial is None:
-            others = len(self._dials) - self.own_dials if for_others else 0
+            others = sum([other.for_others for other in self._dials.values()]) if for_others else 0
             if others >= MAX_DIALS_FOR_OTHERS:
                 self.drop(peer, DropReason.DIALS_FULL)
             if others >= MAX_DIALS_FOR_OTHERS or len(self._dials) >= MAX_DIALS:
@@ -314,11 +314,6 @@ class Overlay(Outbox):
             action(False, now)
         else:
             dial.actions.append(action)
-
-    @property
-    def own_dials(self) -> int:
-        """Dials in progress that this node wants itself."""
-        return sum([not dial.for_others for dial in self._dials.values()])
 
     def on_connected(self, peer: PeerId, now: Time, probed: bool | None = None) -> None:
         """`peer` is connected, in a way that is `probed` or not: do what waited for its dial."""

@@ -6,7 +6,8 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import sha256
 
-from episub_router.protocol.plumtree.tree import TREE_IDLE, Tree
+from episub_router.protocol.messages import TreeRoot
+from episub_router.protocol.plumtree.tree import MAX_TREES, TREE_IDLE, Tree
 from episub_router.protocol.types import SourceId
 
 PROOF_BYTES = 8  # Chosen: nobody tries so many values before the next round
@@ -23,13 +24,13 @@ def earlier(proof: bytes, rounds: int) -> bytes:
     return proof
 
 
-def is_later(tree: Tree, round: int, proof: bytes) -> bool:
-    """Whether `round` is one of the same source after that of `tree`, by its `proof`. The next
-    chain is believed, since nothing leads there."""
-    ahead = (round - tree.round) % ROUNDS
+def is_later(known: Tree | TreeRoot, other: Tree | TreeRoot) -> bool:
+    """Whether the round of `other` is one of the same source after that of `known`, by its proof.
+    The next chain is believed, since nothing leads there."""
+    ahead = (other.round - known.round) % ROUNDS
     if not 0 < ahead <= TREE_IDLE:  # Sources send one sooner.
         return False
-    return round < tree.round or earlier(proof, ahead) == tree.proof
+    return other.round < known.round or earlier(other.proof, ahead) == known.proof
 
 
 def own_proof(secret: bytes, source: SourceId, round: int) -> bytes:
@@ -40,6 +41,6 @@ def own_proof(secret: bytes, source: SourceId, round: int) -> bytes:
     return earlier(_marked(end, marks), rest)
 
 
-@lru_cache(maxsize=8 * ROUNDS // _MARK)
+@lru_cache(maxsize=MAX_TREES * ROUNDS // _MARK)
 def _marked(end: bytes, marks: int) -> bytes:
     return earlier(_marked(end, marks - 1), _MARK) if marks else end

@@ -130,7 +130,7 @@ class SourceTrees:
             # What was heard of the source first may be a liar's: it is believed while it serves.
             served = tree.parent is not None and not tree.service(tree.parent).missed
             believed = served or now < tree.root_at + _RETRY
-            if believed and not is_later(tree, root.round, root.proof):
+            if is_later(root, tree) or (believed and not is_later(tree, root)):
                 return None  # It is over, or not the source's.
             if tree.service(peer).missed >= ADOPT_AFTER:
                 return None  # Others bring this round, too.
@@ -169,7 +169,7 @@ class SourceTrees:
         if to is None:
             left = (peer for peer in self._state.links if peer not in tree.children)
             to = next((peer for peer in left if not tree.service(peer).failures), None)
-        if to is not None:
+        if to is not None and tree.round >= 0:
             tree.requested = tree.round
             self._state.send(to, Root(requests=(RootRequest(tree.source, tree.round),)))
 

@@ -107,8 +107,8 @@ def test_silent_and_unreachable_contacts_do_not_hold_joining_up() -> None:
     member.handle(ev.JoinOverlay(("c1", "c2", "c3")))
     member.receive("c1", Nodes(PEERS, 6))
     assert member.handle(ev.DialFailed("c3")) == []
-    assert not sent(reach_all(member, member.wait(0.9 * NODES_TIMEOUT)), Join)
-    effects = reach_all(member, member.wait(0.2 * NODES_TIMEOUT))
+    assert not sent(reach_all(member, member.wait(NODES_TIMEOUT / 2)), Join)
+    effects = reach_all(member, member.wait(NODES_TIMEOUT))
     assert len(sent(effects, Join)) == member.params.random_links
 
 
@@ -172,7 +172,7 @@ def test_time_outs_follow_the_time_that_dials_take() -> None:
 
 
 def test_joining_ends_with_c_rand_links_and_growing_follows() -> None:
-    """E04, E09: JOINs bring C_rand links; half of the rest is asked for from the passive view."""
+    """E04, E09: JOINs bring C_rand links; the rest of A is asked for from the passive view."""
     member = joining()
     for peer in "abc":
         effects = member.receive(peer, accept())
@@ -181,9 +181,9 @@ def test_joining_ends_with_c_rand_links_and_growing_follows() -> None:
     effects = reach_all(member, member.receive("d", accept()))
     assert not member.machine.membership.joining
     assert sent(effects, Neighbor) == []
-    effects = reach_all(member, member.wait(2.5))
+    effects = reach_all(member, member.wait(10))
     roles = [message.role for _, message in sent(effects, Neighbor)]
-    assert roles.count(NeighborRole.REQUEST) == (member.params.near_links + 1) // 2
+    assert roles.count(NeighborRole.REQUEST) >= member.params.near_links
 
 
 def test_acceptances_bring_c_rand_links_and_no_more() -> None:

@@ -13,7 +13,7 @@ from episub_router.protocol.messages import (
     Root,
     TreeRoot,
 )
-from episub_router.protocol.plumtree.round_proofs import ROUNDS, own_proof
+from episub_router.protocol.plumtree.round_proofs import ROUNDS, earlier, own_proof
 from episub_router.protocol.plumtree.tree import TREE_IDLE
 from episub_router.protocol.types import NEVER
 from tests.protocol.helpers import ME, Branch, drops, sent
@@ -30,6 +30,9 @@ from tests.protocol.plumtree.roots import (
     root,
 )
 from tests.protocol.plumtree.test_parents import pull
+
+PROOFS = ["8a851ff82ee7048a", "823c2272576f4041"]
+"""1 and 120 rounds before one with the proof 0001020304050607."""
 
 # Flood
 
@@ -224,6 +227,11 @@ def test_several_trees_ask_a_standby_in_one_message() -> None:
 # New links
 
 
+def test_the_specification_s_proofs() -> None:
+    known = bytes(range(8))
+    assert [earlier(known, rounds).hex() for rounds in (1, 120)] == PROOFS
+
+
 @pytest.mark.parametrize("proof", [b"", bytes(8), own_proof(b"liar", "s", 2)])
 def test_a_round_that_its_source_has_not_sent_is_ignored(proof: bytes) -> None:
     """A member that claimed one drew the tree to itself, and the source's own counted as old."""
@@ -260,6 +268,27 @@ def test_another_chain_is_believed_once_the_parent_has_missed_a_message() -> Non
     assert {peer for peer, _ in sent(branch.receive("b", root()), Root)} == {"liar", "c"}
     assert branch.receive("liar", Root((made_up._replace(round=2),))) == []
     assert sent(branch.wait(WINDOW), Graft) == [("b", GRAFT_S)]
+
+
+def test_a_node_without_a_parent_believes_any_chain() -> None:
+    branch = built("a", "b")
+    lose(branch, "a")
+    lose(branch, "b")
+    branch.handle(NeighborUp("c", LinkKind.RANDOM))
+    branch.wait(1)
+    another = Root((TreeRoot("s", 1, 0.0, own_proof(b"another", "s", 1)),))
+    branch.receive("c", another)
+    assert sent(branch.wait(WINDOW), Graft) == [("c", GRAFT_S)]
+
+
+def test_no_miss_brings_an_earlier_round_back() -> None:
+    """A neighbour that was cut off offers the round that it knew."""
+    branch = built("a", "b", "c")
+    bring(branch, "a", "b", round=100)
+    pull(branch, "b", "m")
+    branch.wait(1)
+    assert branch.receive("c", root()) == []
+    assert [peer for peer, _ in sent(branch.receive("c", root(round=101)), Root)] == ["a", "b"]
 
 
 def test_a_new_link_is_offered_the_trees() -> None:

@@ -19,7 +19,7 @@ from episub_router.protocol.plumtree import Plumtree
 from episub_router.protocol.plumtree.source_trees import ROOT_INTERVAL
 from episub_router.protocol.plumtree.tree import MAX_TREES, TREE_IDLE
 from episub_router.protocol.types import NEVER
-from tests.protocol.helpers import ME, Branch, drops, sent
+from tests.protocol.helpers import ME, Branch, drops, ihave, sent
 from tests.protocol.plumtree.roots import (
     GRAFT_ME,
     GRAFT_S,
@@ -137,13 +137,37 @@ def test_its_messages_go_along_its_tree_once_that_stands() -> None:
     assert sent(publish(branch, "o"), Gossip) == [("a", Gossip("o", 1, "payload", 0, ME, ME))]
 
 
-def begin(clock: float, secret: bytes) -> Root:
-    """The first ROOT of a source whose process starts at `clock`."""
+def started(clock: float, secret: bytes) -> Branch:
+    """A source whose process starts at `clock`."""
     source = Branch("a")
     source.machine = Plumtree(BroadcastParams(), Random(0), source.rtts.get, clock, secret)
     source.handle(NeighborUp("a", LinkKind.RANDOM))
-    ((_, sent_root),) = sent(publish(source, "m"), Root)
+    return source
+
+
+def begin(clock: float, secret: bytes) -> Root:
+    """Its first ROOT."""
+    ((_, sent_root),) = sent(publish(started(clock, secret), "m"), Root)
     return sent_root
+
+
+def test_a_source_knows_its_round_in_a_request() -> None:
+    source = started(1.8e9, b"secret")
+    ((_, first),) = sent(publish(source, "m"), Root)
+    source.receive("a", GRAFT_ME)
+    source.wait(1)
+    publish(source, "n")
+    source.receive("a", ask(first.roots[0].round, ME))
+    assert len(sent(source.wait(5), Root)) == 1
+
+
+def test_a_round_that_is_not_known_is_not_asked_after() -> None:
+    branch = Branch("a", "b")
+    branch.receive("b", ihave("m"))
+    branch.wait(1)
+    effects = branch.receive("b", Gossip("m", 3, "payload", 0, "s", "s"))
+    effects += lose(branch, "b") + branch.wait(SETTLE)
+    assert not [root for _, root in sent(effects, Root) if root.requests]
 
 
 def test_rounds_go_on_after_a_restart() -> None:

@@ -134,17 +134,10 @@ func (t *Topic) joinTimeout() {
 	t.walk()
 }
 
-// walk sends the JOINs that are still needed beside dials under way, from connected nodes of the view
-// if there are any.
+// walk sends the JOINs that are still needed, from connected nodes of the view if there are any.
 func (t *Topic) walk() {
 	j := &t.joining
-	needed := randomLinks - len(t.links)
-	for id := range t.requests {
-		if !t.port.Connected(id) {
-			needed--
-		}
-	}
-	starts := t.joinStarts(max(0, needed))
+	starts := t.joinStarts(max(0, randomLinks-len(t.links)))
 	if len(starts) == 0 {
 		j.finish()
 		return

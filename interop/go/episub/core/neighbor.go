@@ -146,13 +146,11 @@ func (t *Topic) growRound() {
 	t.rejoin()
 }
 
-// grow asks passive peers for the random links that are missing, and else for half of all that are:
-// others ask for the rest. For near ones, the nearest.
+// grow asks as many passive peers as links are missing, for near ones the nearest.
 func (t *Topic) grow() {
 	// Rings find random links, but where one peer has two places.
 	randomMissing := min(randomLinks-t.count(random), t.count(near)-nearLinks)
-	half := (activeSize - len(t.links) + 1) / 2
-	missing := max(half, randomMissing) - len(t.requests)
+	missing := max(activeSize-len(t.links), randomMissing) - len(t.requests)
 	if missing <= 0 {
 		return
 	}
