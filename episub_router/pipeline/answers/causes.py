@@ -1,6 +1,7 @@
 """Why a message came late or not at all: one cause for each pair of a message and a peer.
 
-A pair is judged by what was the case between the publishing and the deadline after it:
+A pair is judged by what was the case between the publishing and the deadline after it, and of the
+first three by what was so for most of that time:
 
 1. `down`: the peer wasn't running (a new process of it starts later, or none does), or the
    publisher went before anybody had the message.
