@@ -111,16 +111,16 @@ class Storage:
         with system.open_output_stream(begun, compression=None) as stream:
             stream.write(text.encode())
         _, ready = self._at(new)
-        self._move(system, begun, ready)
+        _move(system, begun, ready)
         _, place = self._at(path)
         if is_local(path):
             os.replace(ready, place)
             return
         for _ in range(_TRIES):
             # Another writer's may be there again.
-            self._delete(system, place)
+            _delete(system, place)
             try:
-                self._move(system, ready, place)
+                _move(system, ready, place)
                 break
             except OSError as error:
                 refused = error
@@ -130,12 +130,7 @@ class Storage:
         oldest = f"{path}.{self._clock() - _FORGOTTEN:020d}"
         for left in (*self._left(path), *self._left(path, f"{_NEW}.tmp")):
             if left < oldest:
-                self._delete(system, self._at(left)[1])
-
-    @staticmethod
-    def _delete(system: Any, place: str) -> None:
-        with suppress(FileNotFoundError):
-            system.delete_file(place)
+                _delete(system, self._at(left)[1])
 
     def make(self, path: str) -> None:
         """Make a directory, with those above it."""
@@ -159,15 +154,8 @@ class Storage:
             # Some file systems would move it into that directory.
             raise FileExistsError(f"{path} can't be moved to {to}, which is there")
         system.create_dir(os.path.dirname(wanted), recursive=True)
-        self._move(system, place, wanted)
+        _move(system, place, wanted)
         return True
-
-    @staticmethod
-    def _move(system: Any, path: str, to: str) -> None:
-        try:
-            system.move(path, to)
-        except OSError as error:
-            raise OSError(f"{path} can't be moved to {to}: {error}") from error
 
 
 def replace(storage: Storage, new: str, to: str, aside: str) -> None:
@@ -194,10 +182,21 @@ def put_back(storage: Storage, aside: str, root: str) -> None:
 
 
 def move_over(system: Any, path: str, to: str) -> None:
-    """Move a file to where another attempt may have put one."""
+    """Move a file to where another writer may have put one. Raises OSError."""
+    _delete(system, to)
+    _move(system, path, to)
+
+
+def _delete(system: Any, place: str) -> None:
     with suppress(FileNotFoundError):
-        system.delete_file(to)
-    system.move(path, to)
+        system.delete_file(place)
+
+
+def _move(system: Any, path: str, to: str) -> None:
+    try:
+        system.move(path, to)
+    except OSError as error:
+        raise OSError(f"{path} can't be moved to {to}: {error}") from error
 
 
 def files_at(uri: str) -> Iterator[tuple[str, int, int]]:

@@ -14,7 +14,7 @@ from episub_router.util.bounded import put_last
 FIRST_COPY = 1.0  # Earned by the first copy of a message that proves valid. gossipsub: P2, weight 1
 KEPT_PROMISE = 1.0  # Earned by an answer to a GRAFT. Chosen: as a first copy, which it mostly is
 BROKEN_PROMISE = -4.0
-"""Chosen: a peer that keeps four of five stands as it stood; 5 % of frames may be lost each way."""
+"""Chosen: a peer that keeps two of three stands as it stood; 5 % of frames may be lost each way."""
 FORGED_PAYLOAD = -10.0  # Or preamble. Chosen: no correct peer forwards one. gossipsub: P4
 BAD_PIECE = -60.0  # Chosen: a ban at once, as each node checks a piece before it passes it on
 MOST = 10.0  # So that nobody saves up for an attack. gossipsub: P2's cap

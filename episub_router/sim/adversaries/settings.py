@@ -46,7 +46,7 @@ class Attack:
     cost: float = setting(1.0, least=0, most=1)
     """What ways through them cost, as their ROOTs say: share of the true cost."""
     hops: int = setting(0, least=0, most=64)
-    """The hop count that their ROOTs, announcements and payloads name; 0: the true one."""
+    """The hop count that their announcements and payloads name; 0: the true one."""
     rtt: float = setting(1.0, least=0, most=100)
     """Round trips to them seem to take this share of their time, as with a helper near each node
     that answers for them."""

@@ -126,17 +126,17 @@ func (t *Topic) onTreeRoot(l *link, entry *pb.TreeRoot) bool {
 		}
 		return false
 	}
-	// What was heard of the source first may be a liar's: it is believed while it serves.
-	believed := tr != nil && t.fresh(tr) && ((tr.parent != "" && tr.serviceOf(tr.parent).missed == 0) ||
-		now.Sub(tr.rootAt) < retryRoot)
-	if tr != nil && t.fresh(tr) && proofs.Later(round, entry.Proof, tr.round, tr.proof) {
-		return false // it is over
-	}
-	if believed && !proofs.Later(tr.round, tr.proof, round, entry.Proof) {
-		return false // it is not the source's
-	}
-	if tr != nil && t.fresh(tr) && tr.serviceOf(l.id).missed >= adoptAfter {
-		return false // others bring this round, too
+	if tr != nil && t.fresh(tr) {
+		// What was heard of the source first may be a liar's: it is believed while it serves.
+		served := tr.parent != "" && tr.serviceOf(tr.parent).missed == 0
+		believed := served || now.Sub(tr.rootAt) < retryRoot
+		over := proofs.Later(round, entry.Proof, tr.round, tr.proof)
+		if over || (believed && !proofs.Later(tr.round, tr.proof, round, entry.Proof)) {
+			return false // it is over, or not the source's
+		}
+		if tr.serviceOf(l.id).missed >= adoptAfter {
+			return false // others bring this round, too
+		}
 	}
 	tr = t.trees.use(string(entry.Source))
 	t.noteRoot(tr)
