@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from inspect import iscoroutinefunction
@@ -170,9 +169,6 @@ async def open(
                 await frames_arrive(pubsub.host, handle.router, handle.neighbors)
         finally:
             neighbors = handle.neighbors
-            # Who cancels has mostly stopped the node, too.
-            if trio.current_effective_deadline() == -math.inf:
-                neighbors = ()
             with trio.CancelScope(deadline=trio.current_time() + FAREWELL, shield=True):
                 await subscription.unsubscribe()
                 if neighbors:

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 from libp2p import new_host
-from libp2p.abc import IHost
+from libp2p.abc import IHost, INetworkService
 from libp2p.crypto.keys import KeyPair
 from libp2p.peer.id import ID
 from libp2p.tools.anyio_service import background_trio_service
@@ -17,6 +17,7 @@ from multiaddr import Multiaddr
 
 from episub_router.addresses import AddressFilter, check_free, dialable, is_circuit, is_wildcard
 from episub_router.net.connections.circuits import RelayPlaces
+from episub_router.net.connections.closing import close_within
 from episub_router.net.connections.kernel import socket_below
 from episub_router.net.connections.ping import measure_rtt
 from episub_router.pubsub import PubsubParams, ResilientPubsub
@@ -53,6 +54,9 @@ class EpisubHost:
         announce: Sequence[Multiaddr] = (),
         pubsub_params: PubsubParams | None = None,
     ) -> None:
+        if not (libp2p := logging.getLogger("libp2p")).hasHandlers():
+            # It passes nothing on without LIBP2P_DEBUG; then Python prints its warnings.
+            libp2p.addHandler(logging.NullHandler())
         self._listen = [address for address in listen if not is_circuit(address)]
         self._relays = RelayPlaces([address for address in listen if is_circuit(address)])
         expand: AddressFilter = dialable() if any(map(is_wildcard, listen)) else list
@@ -65,6 +69,7 @@ class EpisubHost:
         self.pubsub = ResilientPubsub(self.host, router, params=pubsub_params)
         self.failure: Exception | None = None
         self.stopped = trio.Event()
+        self._stopping = trio.Event()
         self._scope = trio.CancelScope()
 
     @property
@@ -85,23 +90,35 @@ class EpisubHost:
         try:
             for address in self._listen:
                 check_free(address)
-            with self._scope:
-                async with AsyncExitStack() as stack:
-                    await stack.enter_async_context(self.host.run(self._listen))
-                    await stack.enter_async_context(background_trio_service(self.pubsub))
-                    await stack.enter_async_context(background_trio_service(self.router))
-                    await self.pubsub.wait_until_ready()
-                    await stack.enter_async_context(self._relays.kept(self.host))
-                    ready = True
-                    logger.info("started: %s", ", ".join(map(str, self.addresses)))
-                    task_status.started()
-                    await trio.sleep_forever()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._stop_when_cancelled)
+                try:
+                    with self._scope:
+                        async with AsyncExitStack() as stack:
+                            await stack.enter_async_context(self.host.run(self._listen))
+                            network = self.host.get_network()
+                            stack.push_async_callback(_hang_up, network)
+                            for address in self._listen:
+                                if str(address) not in network.listeners:
+                                    raise OSError(f"can't listen on {address}: only TCP is there")
+                            await stack.enter_async_context(background_trio_service(self.pubsub))
+                            await stack.enter_async_context(background_trio_service(self.router))
+                            await self.pubsub.wait_until_ready()
+                            await stack.enter_async_context(self._relays.kept(self.host))
+                            ready = self._scope.shield = True
+                            logger.info("started: %s", ", ".join(map(str, self.addresses)))
+                            task_status.started()
+                            await self._stopping.wait()
+                            self._scope.deadline = trio.current_time() + FAREWELL
+                except Exception as error:
+                    # A swarm that is stopped under traffic raises of its own accord.
+                    if not ready:
+                        raise
+                    if not self._stopping.is_set():
+                        self.failure = error
+                nursery.cancel_scope.cancel()
         except Exception as error:
-            if not ready:
-                raise single(error) from None
-            # A swarm that is stopped under traffic raises of its own accord.
-            if not self._scope.cancel_called:
-                self.failure = error
+            raise single(error) from None
         finally:
             self.pubsub.seen_messages.stop()  # its thread would stay for ever
             self.stopped.set()
@@ -112,29 +129,57 @@ class EpisubHost:
 
     def stop(self) -> None:
         """Begin to stop."""
-        self._scope.cancel()
+        self._stopping.set()
 
     def crash(self) -> None:
         """Be gone at once, for the peers as well: no goodbye of any layer gets out."""
         for connection in self.host.get_network().get_connections():
-            # Cancelling a host leaves its sockets open.
             socket = socket_below(connection.muxed_conn)
             if socket is not None:
                 socket.close()
+        self._stopping.set()
         self._scope.cancel()
+
+    async def _stop_when_cancelled(self) -> None:
+        """A py-libp2p that is cancelled leaves its sockets open."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._stopping.set()
+
+
+async def _hang_up(network: INetworkService) -> None:
+    """Close all connections at once, for which py-libp2p takes 0.2 s each, and before them what
+    would accept others."""
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            for listener in network.listeners.values():
+                nursery.start_soon(listener.close)
+        async with trio.open_nursery() as nursery:
+            for connection in network.get_connections():
+                nursery.start_soon(close_within, connection, FAREWELL)
 
 
 @asynccontextmanager
 async def running(node: EpisubHost) -> AsyncIterator[None]:
     """Run `node` around the body.
 
-    What the body raises comes out as itself, not in a group. Raises NodeStopped if the node dies
-    meanwhile, and what goes wrong before it is ready.
+    What the body raises comes out as itself, not in a group; where it is cancelled, the node runs
+    until its end. Raises NodeStopped if the node dies meanwhile, and what goes wrong before it is
+    ready.
     """
     raised: BaseException | None = None
+
+    async def run(*, task_status: Any) -> None:
+        with trio.CancelScope() as scope:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(node.run)
+                scope.shield = True
+                task_status.started()
+
     try:
         async with trio.open_nursery() as nursery:
-            await nursery.start(node.run)
+            await nursery.start(run)
 
             @nursery.start_soon
             async def watch() -> None:
@@ -147,7 +192,8 @@ async def running(node: EpisubHost) -> AsyncIterator[None]:
                 if has_cancelled(error):
                     raise
                 raised = error
-            nursery.cancel_scope.cancel()
+            finally:
+                node.stop()
     except BaseExceptionGroup as group:
         raise single(group) from None
     if raised is not None:

@@ -58,6 +58,7 @@ class NodeCollector(Collector):
     def __init__(
         self, pubsub: Pubsub, router: EpisubRouter, labels: Mapping[str, str] | None = None
     ) -> None:
+        check_type("labels", labels, Mapping, optional=True)
         self._names = tuple(labels or ())
         self._nodes: dict[tuple[str, ...], tuple[Pubsub, EpisubRouter]] = {}
         self.add(pubsub, router, labels)
@@ -116,7 +117,7 @@ async def served(port: int, pubsub: Pubsub, router: EpisubRouter) -> AsyncIterat
     try:
         server, _ = start_http_server(port, addr="127.0.0.1", registry=registry)
     except OSError as error:
-        raise OSError(f"can't serve metrics on port {port}: {error.strerror}") from error
+        raise OSError(f"can't serve metrics on port {port}: {error.strerror or error}") from error
     logger.info("metrics at http://127.0.0.1:%d/metrics", server.server_port)
     try:
         yield

@@ -409,6 +409,7 @@ class ResilientPubsub(HookedPubsub):
         """
         check_not_asyncio()
         check_type("topic_id", topic_id, str)
+        check_type("history", history, bool, optional=True)
         check_topics([topic_id])
         subscribed = self.subscribed_topics_receive.get(topic_id)
         if isinstance(subscribed, Subscription):

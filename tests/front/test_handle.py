@@ -14,6 +14,7 @@ from libp2p import new_host
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import Message
+from multiaddr import protocols
 
 import episub_router
 from episub_router import (
@@ -28,7 +29,9 @@ from episub_router import (
     TopicHandle,
     metrics,
 )
+from episub_router.addresses import check_free
 from episub_router.host import EpisubHost, running
+from episub_router.net.connections.kernel import socket_below
 from episub_router.protocol.effects import DownReason
 from tests.hosts import PATIENCE, bounded_gossipsub, eventually, free_port
 
@@ -78,20 +81,48 @@ async def test_what_is_published_last_arrives() -> None:
         assert [await data_of(one) for _ in range(50)] == [bytes([n]) for n in range(50)]
 
 
-@pytest.mark.parametrize("fails", [False, True])
-async def test_neighbours_are_told_of_a_node_that_leaves(fails: bool) -> None:
+@pytest.mark.parametrize("how", ["leaves", "fails", "is cancelled"])
+async def test_neighbours_are_told_of_a_node_that_leaves(how: str) -> None:
     """Without a goodbye they would dial it again and again."""
     async with episub_router.open("news") as one:
         events = one.events()
-        with suppress(KeyError):
+        with trio.CancelScope() as scope, suppress(KeyError):
             async with episub_router.open("news", bootstrap=one.addresses) as two:
                 await two.joined(PATIENCE)
                 await one.joined(PATIENCE)
-                if fails:
+                if how == "fails":
                     raise KeyError
+                if how == "is cancelled":
+                    scope.cancel()
+                    await trio.lowlevel.checkpoint()
         with trio.fail_after(PATIENCE):
             down = await anext(event async for event in events if isinstance(event, NeighborDown))
         assert down.reason is DownReason.LEFT
+
+
+class Ends(Exception):
+    pass
+
+
+@pytest.mark.parametrize("how", ["leaves", "raises", "is cancelled"])
+async def test_no_socket_stays_open(how: str) -> None:
+    """Neighbours would take the node for a silent one, and its port stay taken."""
+    async with episub_router.open("news") as one:
+        with trio.CancelScope() as scope, suppress(Ends):
+            async with episub_router.open("news", bootstrap=one.addresses) as two:
+                await two.joined(PATIENCE)
+                address = two.addresses[0]
+                [connection] = two.pubsub.host.get_network().get_connections()
+                socket = socket_below(connection.muxed_conn)
+                if how == "raises":
+                    raise Ends
+                if how == "is cancelled":
+                    scope.cancel()
+                    await trio.lowlevel.checkpoint()
+        assert socket is not None
+        assert socket.fileno() == -1
+        check_free(address.decapsulate_code(protocols.P_P2P))
+        await eventually(lambda: not one.pubsub.host.get_network().get_connections())
 
 
 async def test_a_port_for_metrics_that_is_taken() -> None:
@@ -132,6 +163,8 @@ async def test_a_server_of_metrics_is_waited_for_in_a_thread(
         ({"metrics": 99_999}, ValueError, "metrics must be a port, from 0 to 65535, not 99999"),
         ({"listen": [4001]}, TypeError, "listen: 4001 is no multiaddr, nor the text of one"),
         ({"validator": 1}, TypeError, "validator must be a function or None, not int"),
+        ({"history": "no"}, TypeError, "history must be a bool or None, not str"),
+        ({"listen": ["/ip4/127.0.0.1/udp/1"]}, OSError, "can't listen on .*udp/1: only TCP is"),
     ],
 )
 async def test_arguments_that_mean_nothing(

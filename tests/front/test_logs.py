@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import trio
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.peer.id import ID
+from multiaddr import Multiaddr
 
+import episub_router
 from episub_router import EpisubRouter, PubsubParams, ReaderBehind, ResilientPubsub
+from tests import children
 from tests.docs.snippets import ROOT
-from tests.hosts import PATIENCE, connect, receive, running_nodes
+from tests.hosts import PATIENCE, connect, eventually, free_port, receive, running_nodes
 from tests.router.overlays import TOPIC, router
 
 pytestmark = pytest.mark.hosts
@@ -33,6 +41,59 @@ async def test_five_healthy_hosts_log_no_warning(caplog: pytest.LogCaptureFixtur
     said = [record.getMessage() for record in lines]
     assert len([line for line in said if "joined" in line]) == len(nodes)
     assert [line for line in said if "went: one of the two left the topic" in line]
+
+
+async def stop_at_once(count: int) -> None:
+    """Run hosts of one topic, and end them when all have joined."""
+    joined: list[ID] = []
+    stop = trio.Event()
+
+    async def take_part(bootstrap: Sequence[Multiaddr], *, task_status: Any) -> None:
+        async with episub_router.open(TOPIC, bootstrap=bootstrap) as topic:
+            task_status.started(topic.addresses)
+            await topic.joined(PATIENCE)
+            await topic.publish(b"hello")
+            joined.append(topic.pubsub.my_id)
+            await stop.wait()
+
+    async with trio.open_nursery() as nursery:
+        addresses = await nursery.start(take_part, [])
+        for _ in range(count - 1):
+            await nursery.start(take_part, addresses)
+        await eventually(lambda: len(joined) == count)
+        stop.set()
+
+
+async def test_three_hosts_that_stop_at_once_log_no_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even py-libp2p's loggers, which would write to stderr."""
+    monkeypatch.setattr(logging.getLogger("libp2p"), "propagate", True)
+    for _ in range(3):
+        await stop_at_once(3)
+    assert not [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+_UNREACHABLE = """
+import trio
+from episub_router import BootstrapFailed, open
+
+async def main():
+    async with open("news", bootstrap=["%s"]) as topic:
+        await anext(event async for event in topic.events() if isinstance(event, BootstrapFailed))
+
+trio.run(main)
+"""
+
+
+def test_a_program_that_asks_for_no_log_gets_none() -> None:
+    """py-libp2p's lines go to stderr where no logger has a handler: eight for each dead address."""
+    nobody = ID.from_pubkey(create_new_key_pair().public_key)
+    address = f"/ip4/127.0.0.1/tcp/{free_port()}/p2p/{nobody}"
+    ran = children.run(
+        [sys.executable, "-c", _UNREACHABLE % address], capture_output=True, timeout=PATIENCE
+    )
+    assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 async def test_a_reader_that_is_behind_is_an_event_and_a_line(

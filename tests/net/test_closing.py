@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+from socket import SHUT_WR
 from typing import Any
 
 import pytest
 import trio
 from libp2p.io.exceptions import IOException
 from libp2p.network.connection.swarm_connection import SwarmConn
+from libp2p.protocol_muxer.exceptions import MultiselectCommunicatorError
+from libp2p.stream_muxer.exceptions import MuxedStreamError
 
 from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.net.connections.closing import close_within
@@ -53,6 +57,25 @@ async def test_a_ping_that_is_cancelled_leaves_the_connection_whole() -> None:
                 nursery.cancel_scope.cancel()
             assert await measure_rtt(a.host, b.id) > 0
         assert len(connections(a, b)) == 1
+
+
+async def test_a_ping_to_a_peer_that_goes_logs_no_error(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`IHost.new_stream` does: three lines of py-libp2p's on stderr at many a shutdown."""
+    monkeypatch.setattr(logging.getLogger("libp2p"), "propagate", True)
+    async with running_nodes(2, router=EpisubRouter, pubsub_class=ResilientPubsub) as (a, b):
+        await connect(a, b)
+        (connection,) = connections(a, b)
+        socket = socket_below(connection.muxed_conn)
+        assert socket is not None
+        socket.shutdown(SHUT_WR)
+        with pytest.raises((MultiselectCommunicatorError, MuxedStreamError)):
+            await measure_rtt(a.host, b.id)
+        await eventually(lambda: not connections(a, b))
+        with pytest.raises(ConnectionError, match="is not connected"):
+            await measure_rtt(a.host, b.id)
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
 async def test_a_connection_that_ended_leaves_room_for_another() -> None:

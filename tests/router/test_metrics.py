@@ -47,6 +47,8 @@ def test_several_nodes_in_one_registry() -> None:
         NodeCollector(one, None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="the label node must be a str, not int"):
         NodeCollector(one, one_router, {"node": 1})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="labels must be a Mapping or None, not list"):
+        NodeCollector(one, one_router, ["node"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["topic", "event", "kind", "reason", "le", "", "a b", "__name__"])

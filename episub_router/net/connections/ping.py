@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import trio
-from libp2p.abc import IHost
+from libp2p.abc import IHost, INetStream
 from libp2p.custom_types import TProtocol
 from libp2p.io.utils import read_exactly
 from libp2p.peer.id import ID
+from libp2p.protocol_muxer.multiselect_client import MULTISELECT_PROTOCOL_ID
+from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicator
 
 from episub_router.net.connections.kernel import shortest_rtt
 from episub_router.net.counters import Counters, Reason
@@ -46,11 +48,15 @@ _Request: TypeAlias = tuple[RemotePeer, Report]
 async def measure_rtt(host: IHost, peer: ID) -> float:
     """The round trip to `peer` in seconds, over a stream opened for it.
 
-    Raises what py-libp2p raises when the stream can't be opened or breaks, and ValueError for
-    a wrong echo. Opening the stream isn't part of the measurement.
+    Raises ConnectionError for a peer that isn't connected, what py-libp2p raises when the stream
+    can't be opened or breaks, and ValueError for a wrong answer. Opening the stream isn't part of
+    the measurement.
     """
-    stream = await host.new_stream(peer, [PING_PROTOCOL])
+    if not is_connected(host, peer):  # it would be dialled
+        raise ConnectionError(f"{peer} is not connected")
+    stream = await host.get_network().new_stream(peer)
     try:
+        await _negotiate(stream)
         sent = secrets.token_bytes(_PING_LENGTH)
         start = trio.current_time()
         await stream.write(sent)
@@ -64,6 +70,16 @@ async def measure_rtt(host: IHost, peer: ID) -> float:
         with trio.CancelScope(shield=True), trio.move_on_after(1):
             await stream.reset()
         raise
+
+
+async def _negotiate(stream: INetStream) -> None:
+    """Agree on pings. `IHost.new_stream` would log an error where the peer goes meanwhile."""
+    communicator, said = MultiselectCommunicator(stream), [MULTISELECT_PROTOCOL_ID, PING_PROTOCOL]
+    for line in said:
+        await communicator.write(line)
+    if (answer := [await communicator.read() for _ in said]) != said:
+        raise ValueError(f"{said} was answered with {answer}")
+    stream.set_protocol(PING_PROTOCOL)
 
 
 @dataclass(eq=False)
@@ -97,11 +113,9 @@ class Pinger:
 
     async def _measure(self, peer: RemotePeer, report: Report) -> None:
         rtt = None
-        # new_stream would dial a peer that isn't connected.
-        if is_connected(self.host, peer.id):
-            async with load_aware(_TIMEOUT):
-                with suppress(Exception):
-                    rtt = await measure_rtt(self.host, peer.id)
+        async with load_aware(_TIMEOUT):
+            with suppress(Exception):
+                rtt = await measure_rtt(self.host, peer.id)
         self._end(peer, report, rtt)
 
     def _end(self, peer: RemotePeer, report: Report, rtt: float | None) -> None:
