@@ -288,6 +288,25 @@ def test_periods_grow_while_nothing_changes() -> None:
     assert 1 <= queries(2 * ROUNDS[Timer.SEARCH][1]) <= 2
 
 
+def test_contacts_are_asked_while_links_are_found_and_then_rarely() -> None:
+    """A node in a network that stays dials nobody."""
+    member = full(*NEXT)
+    member.handle(ev.ContactsFound(("contact",)))
+
+    def asked(seconds: float) -> int:
+        count = 0
+        for _ in range(round(seconds / 5)):
+            effects = reach(member, member.wait(5))
+            count += [to for to, _ in sent(effects, GetNodes)].count("contact")
+            for peer in list(member.active):
+                member.receive(peer, Neighbor(NeighborRole.LIST, 7, random_links=4))
+        return count
+
+    assert asked(320) >= 5
+    assert asked(1200) == 0
+    assert asked(2 * ROUNDS[Timer.SEARCH][1]) >= 1
+
+
 def test_get_nodes_is_answered_with_the_peers_next_to_the_asker_first() -> None:
     """Also with such as asked before: through a contact all that join find each other."""
     member = full()

@@ -26,7 +26,7 @@ func takePieces(nodes []*simNode) {
 func overlayWithPieces(t *testing.T, size int) *network {
 	n := newNetwork(t, size)
 	takePieces(n.nodes)
-	n.run(60 * time.Second)
+	n.run(120 * time.Second)
 	return n
 }
 

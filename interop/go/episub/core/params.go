@@ -41,9 +41,9 @@ const (
 	maxJoiners    = 1024 // peers that asked for nodes
 	joinersFor    = time.Hour
 
-	searchBoth     = 20 * time.Second // the longest interval in which both are asked
-	searchAgain    = 20 * time.Second // after a link was lost
-	rememberedEach = 3                // on either side of each ring
+	searchContacts = 160 * time.Second // between rounds, up to which a contact is asked, too
+	searchAgain    = 20 * time.Second  // after a link was lost
+	rememberedEach = 3                 // on either side of each ring
 	maxLost        = 16
 	maxTries       = 20
 	triedAtOnce    = 2

@@ -14,7 +14,7 @@ type search struct {
 	lost       table[int] // how often each neighbour whose link has failed was tried
 }
 
-// searchRound asks a ring neighbour or a contact for nodes, and both in the first rounds.
+// searchRound asks a ring neighbour for nodes; a contact, too, in the first rounds and the rarest.
 func (t *Topic) searchRound() {
 	if t.isInNeed() && len(t.passive) == 0 {
 		t.searches.start()
@@ -25,11 +25,11 @@ func (t *Topic) searchRound() {
 	contacts := slices.DeleteFunc(slices.Clone(t.joining.contacts), func(id peer.ID) bool {
 		return contains(found, id)
 	})
-	asked := append(t.sample(found, 1), t.sample(contacts, 1)...)
-	if t.searches.interval > searchBoth {
-		asked = t.sample(append(found, contacts...), 1)
+	rounds := t.searches
+	if len(found) > 0 && rounds.interval > searchContacts && rounds.interval < rounds.most {
+		contacts = nil
 	}
-	for _, id := range asked {
+	for _, id := range append(t.sample(found, 1), t.sample(contacts, 1)...) {
 		t.askForNodes(id, 2*rings)
 	}
 	t.learnPlaces(t.passive.ids())
