@@ -84,11 +84,12 @@ _AS_HERE: Mapping[str, Any] = {
     "spam_protection_enabled": False,
     "max_idontwant_messages": 1000,
 }
-"""What holds here anyway, where it isn't GossipSub's default."""
+"""What holds here anyway; whoever asks for less has it, too."""
 
 _IN_PLACE: Mapping[str, str] = {
     "gossip_window": "BroadcastParams.cache_ttl says how long messages are kept",
     "gossip_history": "BroadcastParams.cache_messages and cache_bytes say how many are kept",
+    "max_idontwant_messages": "1,000 ids of each peer are kept",
     "do_px": "the overlay exchanges peers by itself",
     "px_peers_count": "the overlay exchanges peers by itself",
     "score_params": "what one peer may do is bounded by fixed limits",
@@ -106,10 +107,9 @@ def router_options(arguments: Sequence[Any], options: Mapping[str, Any]) -> dict
     made = signature(GossipSub).bind(*arguments, **options).arguments
     refused = [name for name, value in made.items() if not _is_taken(name, value)]
     if refused:
-        raise ValueError(
-            f"an EpisubRouter has nothing like GossipSub's {', '.join(sorted(refused))}; "
-            + "; ".join(f"{name}: {_IN_PLACE[name]}" for name in refused if name in _IN_PLACE)
-        )
+        said = f"an EpisubRouter has nothing like GossipSub's {', '.join(sorted(refused))}"
+        notes = [f"{name}: {_IN_PLACE[name]}" for name in refused if name in _IN_PLACE]
+        raise ValueError("; ".join([said, *notes]))
     wanted = {name: made[theirs] for theirs, name in _FALLBACK.items() if theirs in made}
     fallback = FallbackParams(protocols=tuple(made["protocols"]), **wanted)
     return {"fallback": fallback, "direct_peers": tuple(made.get("direct_peers") or ())}
@@ -119,8 +119,8 @@ def _is_taken(name: str, value: Any) -> bool:
     if name in ("protocols", "direct_peers", *_FALLBACK, *_UNSEEN):
         return True
     default = signature(GossipSub).parameters[name].default
+    if not isinstance(value, int | float):
+        return default is not Signature.empty and bool(value == default)
     if name == "max_messages_per_topic_per_second":
-        return isinstance(value, int | float) and value >= default  # there is no such limit here
-    return (default is not Signature.empty and value == default) or (
-        name in _AS_HERE and value == _AS_HERE[name]
-    )
+        return bool(value >= default)  # there is no such limit here
+    return bool(value == default or (name in _AS_HERE and value <= _AS_HERE[name]))

@@ -129,7 +129,7 @@ class TrioThread(trio.abc.Instrument):
 
     def _call_all(self, functions: Iterable[Callable[[], object]]) -> None:
         for function in functions:
-            self._loop.call_soon(function)
+            function()
 
     def soon(self, function: Callable[[], object]) -> bool:
         """Call `function` in trio's loop; False if that has ended."""

@@ -60,10 +60,11 @@ def test_a_small_degree_is_a_bridge_s_as_well() -> None:
         ({"do_px": True, "gossip_window": 9}, "do_px, gossip_window"),
         ({"max_messages_per_topic_per_second": 3.0}, "max_messages_per_topic_per_second"),
         ({"max_messages_per_topic_per_second": "9"}, "max_messages_per_topic_per_second"),
+        ({"max_idontwant_messages": 5000}, "max_idontwant_messages"),
     ],
 )
 def test_what_has_none_is_refused_by_name(options: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=f"nothing like GossipSub's {named};"):
+    with pytest.raises(ValueError, match=f"nothing like GossipSub's {named}(;|$)"):
         EpisubRouter.from_gossipsub([PROTOCOL_ID], 6, 4, 12, **options)
 
 
@@ -79,8 +80,16 @@ def test_a_refusal_says_what_there_is_instead() -> None:
         EpisubRouter.from_gossipsub([PROTOCOL_ID], 6, 4, 12, gossip_window=9)
 
 
-def test_more_than_gossipsub_s_default_rate_is_taken() -> None:
-    EpisubRouter.from_gossipsub([PROTOCOL_ID], 6, 4, 12, max_messages_per_topic_per_second=500.0)
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"max_messages_per_topic_per_second": 500.0},
+        {"gossip_window": 2, "gossip_history": 4},
+        {"max_idontwant_messages": 500},
+    ],
+)
+def test_what_is_more_generous_here_than_asked_is_taken(asked: dict[str, Any]) -> None:
+    EpisubRouter.from_gossipsub([PROTOCOL_ID], 6, 4, 12, **asked)
 
 
 def test_what_gossipsub_has_not_is_refused() -> None:
