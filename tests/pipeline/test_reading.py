@@ -279,7 +279,7 @@ def test_damage_costs_what_it_hits(tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_bytes(sound)
     wanted, _ = rows(path)
-    for _ in range(300):
+    for _ in range(100):
         damaged = bytearray(sound)
         damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
         path.write_bytes(damaged)
