@@ -6,7 +6,7 @@ import pytest
 
 from tests.security.fuzz import fuzz
 
-ROUNDS = 6_000
+ROUNDS = 2_000
 
 
 @pytest.mark.hosts

@@ -1,7 +1,7 @@
 """Whatever is lost, late or reordered, whichever nodes crash: each source has one tree in the end.
 
-`TREE_MODEL_EXAMPLES` in the environment sets how many random overlays are run (default 400,
-about 8 s of CPU).
+`TREE_MODEL_EXAMPLES` in the environment sets how many random overlays are run (default 200,
+about 5 s of CPU).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from episub_router.protocol.plumtree import Plumtree
 from episub_router.protocol.plumtree.lazy_push import ANNOUNCE_WINDOW
 from episub_router.protocol.plumtree.tree import Tree
 
-EXAMPLES = int(os.environ.get("TREE_MODEL_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("TREE_MODEL_EXAMPLES", "200"))
 SAME = "TREE_MODEL_EXAMPLES" not in os.environ
 """Whether the overlays are the same in each run."""
 
