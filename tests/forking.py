@@ -21,12 +21,13 @@ import trio
 
 from tests.children import end, open_child, watch
 
-Program = Literal["episub", "interop peer", "sds member"]
+Program = Literal["episub", "interop peer", "sds member", "store writer"]
 
 PROGRAMS: dict[Program, str] = {
     "episub": "episub_router.cli.main:main",
     "interop peer": "interop.py.peer:main",
     "sds member": "tests.sds.member_process:main",
+    "store writer": "tests.sds.store_writer:main",
 }
 _ROOT = Path(__file__).parents[1]
 _SERVER = [

@@ -253,7 +253,7 @@ def test_traces_are_a_data_source_of_sparks(jvm: SparkSession, tmp_path: Path) -
 def test_a_large_file_at_a_uri_is_never_in_memory(
     spark: SparkSession, lake: Lake, tmp_path: Path
 ) -> None:
-    """Some events, and nothing: more than a Java of 1 GB has, or than Sail's readers take at once."""
+    """Some events, and nothing: more than a Java of 1 GB has; Sail bounds no memory."""
     from episub_router.pipeline import session
     from episub_router.pipeline.ingest import ingest
 

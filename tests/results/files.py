@@ -13,6 +13,7 @@ import platform
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -95,14 +96,19 @@ def digest(part: Path) -> str:
     for path in files:
         if path.suffix in (".py", ".toml"):
             text = path.read_text(encoding="utf-8")
-            if path.suffix == ".py":
-                tree = ast.parse(text)
-                for node in ast.walk(tree):
-                    if isinstance(body := getattr(node, "body", None), list):
-                        body[:] = [each for each in body if not _is_text(each)]
-                text = ast.dump(tree)
+            text = _code_of(text) if path.suffix == ".py" else text
             found.update(f"{path.relative_to(part)}\n{text}\n".encode())
     return found.hexdigest()[:12]
+
+
+@lru_cache(1000)
+def _code_of(text: str) -> str:
+    """The syntax of a Python file; the parts of several results have files in common."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            body[:] = [each for each in body if not _is_text(each)]
+    return ast.dump(tree)
 
 
 def same_as(part: str, code: str) -> list[str]:

@@ -6,9 +6,7 @@ import gc
 import os
 import random
 import shutil
-import signal
 import sqlite3
-import subprocess
 import sys
 import time
 import tracemalloc
@@ -19,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trio
 
 from episub_router.sds.net.access import access_of, channel_of, store_key
 from episub_router.sds.protocol import effects as fx
@@ -39,7 +38,9 @@ from episub_router.sds.store.values import (
 )
 from episub_router.sds.wire.codec import hash_of
 from tests import children
+from tests.forking import forked
 from tests.sds.sqlite import connection, pragma, sqlite_limit
+from tests.sds.store_writer import logged
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -73,22 +74,6 @@ def altered(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         for statement in statements:
             db.execute(statement)
-
-
-def logged(
-    message_id: str,
-    lamport: int,
-    *,
-    missing: tuple[str, ...] = (),
-    raw: bytes | None = None,
-) -> fx.Logged:
-    return fx.Logged(
-        message_id,
-        LogEntry(lamport, "alice", 0),
-        raw if raw is not None else message_id.encode(),
-        b"o",
-        missing,
-    )
 
 
 def test_a_channel_comes_back_as_it_was(store: SqliteStore) -> None:
@@ -593,35 +578,19 @@ def test_a_file_has_one_owner_at_a_time(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "s.db").close()
 
 
-WRITER = """
-import sys
-from tests.sds.test_stores import logged
-from episub_router.sds.protocol import effects as fx
-from episub_router.sds.store.sqlite import SqliteStore
-store = SqliteStore(sys.argv[1])
-store.load("c", "alice", 10)
-n = store.count("c") // 3
-while True:
-    n += 1
-    store.commit("c", [fx.ClockSet(n), *(logged(f"{n}-{i}", n) for i in range(3))])
-    print(n, flush=True)
-"""
-
-
 @pytest.mark.slow
-def test_killed_at_any_point_a_commit_is_whole_and_stays(tmp_path: Path) -> None:
+async def test_killed_at_any_point_a_commit_is_whole_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     said = 0
     for attempt in range(8):
-        with children.child(
-            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
-        ) as writer:
-            said = int(writer.stdout.readline())
-            time.sleep(0.003 * attempt)  # only moves the point of the kill
-            writer.send_signal(signal.SIGKILL)
-            for line in writer.stdout:
-                if line.endswith("\n"):
-                    said = int(line)
+        async with forked("store writer", [str(path)]) as writer:
+            output = b""
+            while b"\n" not in output:
+                output += await writer.stdout.receive_some()
+            await trio.sleep(0.003 * attempt)  # only moves the point of the kill
+            writer.kill()
+            output += b"".join([data async for data in writer.stdout])
+            said = int(output.rpartition(b"\n")[0].split(b"\n")[-1])
         store = SqliteStore(path)
         saved = store.load("c", "alice", 10**6)
         assert saved.clock >= said
@@ -632,7 +601,7 @@ def test_killed_at_any_point_a_commit_is_whole_and_stays(tmp_path: Path) -> None
 
 POWERED = """
 import os, signal, sys
-from tests.sds.test_stores import logged
+from tests.sds.store_writer import logged
 from episub_router.sds.store.sqlite import SqliteStore
 from episub_router.sds.store.sqlite_file import Durability
 stores = []  # one that is collected closes its file, which removes the log
