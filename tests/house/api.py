@@ -11,6 +11,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import griffe
@@ -88,6 +89,7 @@ def _is_shown(name: str, chosen: Sequence[str]) -> bool:
     return name in _SPECIAL or (name in chosen if chosen else not name.startswith("_"))
 
 
+@cache
 def stubs() -> dict[str, str]:
     """The stubs of today's code, by module."""
     package = griffe.load(PACKAGE, search_paths=[ROOT], allow_inspection=False)

@@ -50,6 +50,7 @@ def real_traces(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     return made
 
 
+@pytest.mark.slow
 def test_reading_by_the_column_makes_the_same_records(
     real_traces: list[bytes], tmp_path: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_reading_by_the_column_makes_the_same_records(
         assert json.loads(end["detail"])["records"] == len(wanted)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_every_event_is_the_same_by_the_column(data: st.DataObject) -> None:
     """Whatever fields it has, and how long its texts are."""
