@@ -156,6 +156,7 @@ async def test_a_topic_joined_again_at_once_stays_provided(autojump_clock: MockC
         assert source.calls[-1] == "provide"
 
 
+@pytest.mark.slow
 async def test_thousands_of_providers_are_cut_to_a_random_few(autojump_clock: MockClock) -> None:
     source = Directory(lambda: [info(b"%d" % n) for n in range(5000)])
     async with seeking(source) as seeker:

@@ -88,6 +88,7 @@ def test_the_engine_is_what_suits_the_data(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     "engine", ["sail", pytest.param("spark", marks=pytest.mark.spark_processes)]
 )
+@pytest.mark.slow
 def test_ctrl_c_is_one_line_and_nothing_else_is_said(engine: str, tmp_path: Path) -> None:
     """Neither by the engine at its start, nor by what is interrupted."""
     lake = tmp_path / "lake"

@@ -212,6 +212,7 @@ def write_parts(directory: Path, parts: int, messages: int) -> int:
     return len(events)
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     "engine", ["sail", pytest.param("spark", marks=pytest.mark.spark_processes)]
 )
@@ -336,6 +337,7 @@ def test_a_stream_of_an_earlier_build_is_answered_again(
     assert sorted(live(lake, "spread", ["r"]), key=itemgetter("window")) == wanted
 
 
+@pytest.mark.spark
 def test_what_a_stream_has_answered_is_shown(
     spark: SparkSession,
     tmp_path: Path,

@@ -66,6 +66,7 @@ def test_an_answered_shuffle_is_not_repeated() -> None:
     assert shuffles(topic, found[0][0] + 3 * SHUFFLE_TIMEOUT) == []
 
 
+@pytest.mark.slow
 def test_the_undiallable_keep_a_fresh_passive_view() -> None:
     """E20: half the nodes can't be dialled; their passive views fill all the same."""
     network = Network(60, seed=1)

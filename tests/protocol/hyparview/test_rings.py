@@ -319,6 +319,7 @@ def test_get_nodes_is_answered_with_the_peers_next_to_the_asker_first() -> None:
     assert len(set(answer.peers)) == len(answer.peers) <= 16
 
 
+@pytest.mark.slow
 def test_a_flood_of_joiners_is_bounded_and_one_prefix_has_a_share() -> None:
     """What is named to others is what asked of late, and no flood of one owner puts it out."""
 

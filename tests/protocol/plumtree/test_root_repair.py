@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
+import pytest
+
 from episub_router.protocol.effects import DropReason, NeighborUp
 from episub_router.protocol.messages import (
     Gossip,
@@ -283,6 +285,7 @@ def test_leaving_the_topic_forgets_the_trees_and_stops_their_timers() -> None:
     assert [peer for peer, _ in sent(branch.receive("a", root(round=1)), Root)] == ["b"]
 
 
+@pytest.mark.slow
 def test_a_driver_with_more_sources_than_trees_makes_room_among_its_own() -> None:
     branch = Branch("a")
     for batch in range(3):
