@@ -153,6 +153,17 @@ def test_of_two_faults_it_is_the_one_that_took_longer() -> None:
     assert (causes["m26.2", "h"], causes["m28.6", "h"]) == ("cut", "stopped")
 
 
+def test_who_is_stopped_all_the_time_is_on_no_side_of_a_cut() -> None:
+    network = Network(side="gh", silent={"d": (15, 35)})
+    network.talk()
+    for second in range(20, 26):
+        network.trouble(second + 0.2, "g", 31)
+        network.trouble(second + 0.2, "d", 35.5, source="h")
+    pairs, _ = network.judged()
+    causes = {(pair["peer"], pair["cause"]) for pair in pairs}
+    assert causes == {("g", "cut"), ("d", "stopped")}
+
+
 def test_one_that_is_cut_off_may_have_nothing_to_trace() -> None:
     network = Network(side="fgh", silent={"h": (21, 26)})
     network.talk()

@@ -74,13 +74,18 @@ class Fault:
     begin: int
     end: int
     peers: frozenset[int]
-    others: int
+    others: frozenset[int]
     detail: str = ""
     pairs: list[bool] = field(default_factory=list)
     """Of each pair that it explains, whether it was lost."""
 
     def overlaps(self, begin: int, end: int) -> bool:
         return self.begin < end and begin < self.end
+
+    def parts(self, one: int, other: int) -> bool:
+        """Whether they are on its two sides; who wasn't there is on neither."""
+        sides = (one in self.peers, other in self.peers)
+        return sides[0] != sides[1] and {one, other} <= self.peers | self.others
 
     def is_mostly(self, peers: frozenset[int]) -> bool:
         """Whether `peers` are those of this fault, but for some that came or went meanwhile."""
@@ -208,7 +213,7 @@ class _Trial:
         return not len(received) or begin - received.max() <= 2 * SECOND
 
     def _absent(self, cause: str, peer: int, begin: int, end: int, detail: str) -> None:
-        others = len(self._pulses) - 1
+        others = frozenset(self._pulses) - {peer}
         self._absences[peer].append(Fault(cause, begin, end, frozenset({peer}), others, detail))
 
     # Peers that were apart.
@@ -269,7 +274,7 @@ class _Trial:
         over = np.isin(self._a, list(inside)) & np.isin(self._b, list(outside))
         before = self._last[over & (self._first < begin)]
         after = self._first[over & (self._last > end)]
-        side = min(inside, outside, key=lambda peers: (len(peers), -min(peers)))
+        other, side = sorted((inside, outside), key=lambda peers: (-len(peers), min(peers)))
         since = min(int(before.max()), begin) if len(before) else begin
         until = max(int(after.min()), end) if len(after) else _FOREVER
         for cut in self._cuts:
@@ -277,9 +282,10 @@ class _Trial:
                 # Of both directions, the link that carried something first ended it.
                 cut.begin, cut.end = max(cut.begin, since), min(cut.end, until)
                 cut.peers |= side
+                cut.others = (cut.others | other) - cut.peers
                 break
         else:
-            self._cuts.append(Fault("cut", since, until, side, len(inside | outside) - len(side)))
+            self._cuts.append(Fault("cut", since, until, side, other))
 
     # Causes.
 
@@ -289,7 +295,7 @@ class _Trial:
     def _between(self, source: int, peer: int, begin: int, end: int) -> Fault | None:
         """The fault that kept the two apart, of several the one that did so for longest. A cut goes
         before: one that is alone may have nothing to trace."""
-        parting = (c for c in self._cuts if (source in c.peers) != (peer in c.peers))
+        parting = (cut for cut in self._cuts if cut.parts(source, peer))
         met = [f for f in (*parting, *self._absences[peer]) if f.overlaps(begin, end)]
         return max(met, key=lambda f: min(f.end, end) - max(f.begin, begin), default=None)
 
@@ -320,7 +326,7 @@ class _Trial:
                 self._run, *[None] * 5, fault.cause, place, None, None, fault.detail or None,
                 fault.begin, None if fault.end >= _FOREVER else fault.end,
                 self._calm(fault, faults, judged), names[:SHOWN], len(names),
-                fault.others, len(fault.pairs) - lost, lost,
+                len(fault.others), len(fault.pairs) - lost, lost,
             )  # fmt: skip
 
     def _calm(self, fault: Fault, faults: Sequence[Fault], judged: Sequence[Any]) -> int | None:
