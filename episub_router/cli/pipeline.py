@@ -53,8 +53,8 @@ def add_parser(subparsers: Any) -> None:
     streaming.add_argument("--lateness", type=seconds, metavar="SECONDS",
                            help="how long after it happened an event may come: what nodes rotate "
                            "their files after, and some (default 3630)")  # fmt: skip
-    streaming.add_argument("--interval", type=seconds, default=10.0, metavar="SECONDS",
-                           help="between looks at the directory (default 10)")  # fmt: skip
+    streaming.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS",
+                           help="between looks at the directory (default 1)")  # fmt: skip
     streaming.add_argument("--files", type=whole(1, 100_000), default=1_000, metavar="N",
                            help="files taken at once at most (default 1000)")  # fmt: skip
     streaming.add_argument("--once", action="store_true", help="end when all files are taken")

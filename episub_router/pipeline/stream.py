@@ -47,7 +47,7 @@ def stream(
     run: str,
     params: AnswerParams,
     *,
-    interval: float = 10.0,
+    interval: float = 1.0,
     once: bool = False,
     files_per_batch: int = 1_000,
     on_batch: Callable[[Progress], None] = lambda progress: None,
