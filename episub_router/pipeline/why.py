@@ -119,33 +119,32 @@ def _the_one(wanted: str, peers: set[str]) -> str:
     return found[0]
 
 
+@dataclass(frozen=True, slots=True)
 class _Found:
     """What is known of a message: its publishing, who delivered it, its transmissions, and how far
     clocks may be off."""
 
-    def __init__(
-        self,
-        publish: _Row,
-        delivered: Mapping[str, _Row],
-        sent: Sequence[_Row],
-        clocks: Mapping[str, _Row],
-    ) -> None:
-        self.begin: int = publish["time"]
-        self._source, self._delivered = publish["source"], delivered
-        self._sent, self._clocks = sent, clocks
+    publish: _Row
+    delivered: Mapping[str, _Row]
+    sent: Sequence[_Row]
+    clocks: Mapping[str, _Row]
+
+    @property
+    def begin(self) -> int:
+        return int(self.publish["time"])
 
     def steps(self, peer: str) -> list[_Row]:
         """The links to `peer`, from the publisher on."""
         steps: list[_Row] = []
         seen: set[str] = set()
-        while peer in self._delivered and peer not in seen:
+        while peer in self.delivered and peer not in seen:
             seen.add(peer)
-            parent, time = self._delivered[peer]["parent"], self._delivered[peer]["time"]
+            parent, time = self.delivered[peer]["parent"], self.delivered[peer]["time"]
             if parent is None:
                 break
             had: int | None = self.begin
-            if parent != self._source:
-                had = self._delivered.get(parent, {}).get("time")
+            if parent != self.publish["source"]:
+                had = self.delivered.get(parent, {}).get("time")
             # As far as clocks may be apart, a sending may be later than its receipt.
             slack = self.uncertainty(parent, peer)
             delivered = time - self.begin
@@ -168,7 +167,7 @@ class _Found:
         wanted = direction, peer, remote
         times = [
             row["time"]
-            for row in self._sent
+            for row in self.sent
             if (row["direction"], row["peer"], row["remote"]) == wanted and row["time"] <= until
         ]
         return max(times) - self.begin if times else None
@@ -177,8 +176,8 @@ class _Found:
         """The copies for `peer` that were in vain or lost."""
         came = Counter(row["remote"] for row in duplicates)
         found = [(row["time"], row["remote"], "duplicate") for row in duplicates]
-        came[self._delivered.get(peer, {}).get("parent")] += 1
-        for row in sorted(self._sent, key=lambda row: row["time"]):
+        came[self.delivered.get(peer, {}).get("parent")] += 1
+        for row in sorted(self.sent, key=lambda row: row["time"]):
             if row["remote"] != peer or row["direction"] == "recv":
                 continue
             if row["direction"] == "send" and came[row["peer"]] > 0:
@@ -191,7 +190,7 @@ class _Found:
 
     def uncertainty(self, a: str, b: str) -> int | None:
         """How far the clocks of two may be apart; None: not bounded."""
-        first, second = (self._clocks.get(peer, {}).get("uncertainty") for peer in (a, b))
+        first, second = (self.clocks.get(peer, {}).get("uncertainty") for peer in (a, b))
         return None if first is None or second is None else first + second
 
 

@@ -7,7 +7,6 @@ theirs (64 MiB is good). Files must be at the same path on all workers.
 import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
@@ -26,11 +25,6 @@ TASK_BYTES = 32 << 20
 _File = TypeVar("_File")
 
 _BESIDE_TRACES = ("summary.json", ".svg", ".png")
-
-
-@dataclass
-class _Files(InputPartition):
-    paths: tuple[str, ...]
 
 
 class TraceDataSource(DataSource):
@@ -60,11 +54,11 @@ class _Reader(DataSourceReader):
         self._run = run
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Files(tuple(some)) for some in packed(self._paths, os.path.getsize, TASK_BYTES)]
+        files = packed(self._paths, os.path.getsize, TASK_BYTES)
+        return [InputPartition(some) for some in files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, _Files)
-        for path in partition.paths:
+        for path in partition.value:
             yield from read_file(path, path, self._run)
 
 
