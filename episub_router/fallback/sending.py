@@ -45,6 +45,12 @@ class MessageSender(GossipSub):
             """The peers that a message goes to; GossipSub's with a patch of docs/upstream."""
             return self._get_peers_to_send(topic_ids, msg_forwarder, origin, msg_id)
 
+    if not hasattr(GossipSub, "owes_control"):
+
+        def owes_control(self, peer_id: ID) -> bool:
+            """Whether control waits for the next RPC to a peer; GossipSub's with a patch."""
+            return peer_id in self._pending_control
+
     async def publish(self, msg_forwarder: ID, pubsub_msg: rpc_pb2.Message) -> None:
         """Without queues for peers that aren't in the topic, for which there is replay, and
         without limits on how many messages an author or a forwarder may send."""
@@ -84,7 +90,7 @@ class MessageSender(GossipSub):
             return
         if (
             priority
-            or peer_id in self._pending_control
+            or self.owes_control(peer_id)
             or rpc.ByteSize() > queue.max_message_size
             or not queue.push(rpc)
         ):

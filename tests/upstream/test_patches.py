@@ -22,7 +22,7 @@ PATCHES = sorted((ROOT / "docs" / "upstream").glob("*.patch"))
 FASTER = sorted((ROOT / "docs" / "upstream" / "faster").glob("*.patch"))
 NAMED = {
     hook: (where, private) for where, hooks in HOOKS.items() for hook, private in hooks.items()
-}
+} | {"owes_control": ("libp2p.pubsub.gossipsub:GossipSub", "_pending_control")}
 
 
 _FILE = re.compile(r"^\+\+\+ b/libp2p/(\w+)/", re.M)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import libp2p
 import pytest
 from libp2p import new_host
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
@@ -22,6 +23,7 @@ from episub_router.pubsub import ResilientPubsub
 from episub_router.upstream import HOOKS
 from tests import children
 from tests.docs.snippets import ROOT
+from tests.hosts import bounded_gossipsub
 
 LISTED = re.findall(r"^\| `(\w+)` \| `(_\w+)` \|", (ROOT / "docs/upstream.md").read_text(), re.M)
 
@@ -29,9 +31,14 @@ LISTED = re.findall(r"^\| `(\w+)` \| `(_\w+)` \|", (ROOT / "docs/upstream.md").r
 @pytest.mark.parametrize(("owner", "name"), LISTED)
 def test_what_we_touch_is_in_the_installed_version(owner: str, name: str) -> None:
     host = new_host()
-    made = {"Pubsub": Pubsub(host, FloodSub([PROTOCOL_ID])), "Swarm": host.get_network()}
-    has = hasattr(made.get(owner, GossipSub), name)
-    assert has, f"this libp2p has no {owner}.{name}: see docs/upstream.md for what needs it"
+    made = {
+        "GossipSub": bounded_gossipsub(),
+        "Pubsub": Pubsub(host, FloodSub([PROTOCOL_ID])),
+        "Swarm": host.get_network(),
+    }
+    assert hasattr(made[owner], name), (
+        f"this libp2p has no {owner}.{name}: see docs/upstream.md for what needs it"
+    )
 
 
 def test_what_is_checked_at_import_is_listed() -> None:
@@ -39,7 +46,11 @@ def test_what_is_checked_at_import_is_listed() -> None:
         (where.partition(":")[2], name) for where, hooks in HOOKS.items() for name in hooks.values()
     }
     # Objects have these, and not their classes.
-    ours = {("Pubsub", "_peer_subscription_count"), ("Swarm", "_inbound_limiter")}
+    ours = {
+        ("GossipSub", "_pending_control"),
+        ("Pubsub", "_peer_subscription_count"),
+        ("Swarm", "_inbound_limiter"),
+    }
     assert set(LISTED) - checked == ours
     assert checked <= set(LISTED)
 
@@ -94,6 +105,37 @@ def calls_of_super() -> Iterator[str]:
                 and not node.attr.startswith("__")
             ):
                 yield node.attr
+
+
+def private_names(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """Private names, and whether they are given a meaning there or used."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name, True
+    elif isinstance(node, ast.AnnAssign | ast.Assign):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            for part in ast.walk(target):
+                if isinstance(part, ast.Attribute | ast.Name):
+                    yield (part.attr if isinstance(part, ast.Attribute) else part.id), True
+    elif isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
+        yield node.attr, False
+
+
+def test_what_is_used_and_nothing_here_defines_is_listed() -> None:
+    defined, used = set(), set()
+    for path in Path(episub_router.__file__).parent.rglob("*.py"):
+        source = path.read_text()
+        touches = re.search("^ *(from|import) libp2p", source, re.M)
+        for node in ast.walk(ast.parse(source)):
+            for name, is_defined in private_names(node):
+                if is_defined:
+                    defined.add(name)
+                elif touches:
+                    used.add(name)
+    theirs = Path(libp2p.__file__).parent
+    text = "".join(path.read_text() for path in theirs.rglob("*.py"))
+    found = {name for name in used - defined if re.search(rf"\b{name}\b", text)}
+    assert "_pending_control" in found
+    assert found <= {name for _, name in LISTED}
 
 
 def test_what_is_called_with_super_is_listed() -> None:
