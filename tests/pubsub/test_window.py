@@ -42,19 +42,23 @@ class Reading:
 
 
 @pytest.fixture
-def reading(autojump_clock: MockClock) -> Reading:
+def reading() -> Reading:
     return Reading()
 
 
-async def test_what_comes_within_a_second_has_one_update(reading: Reading) -> None:
+async def test_what_comes_within_a_second_has_one_update(
+    reading: Reading, autojump_clock: MockClock
+) -> None:
     for _ in range(20):
         await reading.read(100)
-        await trio.sleep(0.1)
+        await trio.sleep(0.11)
     assert reading.granted == [100, 1000]
     assert reading.stream.recv_window == DEFAULT_WINDOW_SIZE - 900
 
 
-async def test_what_comes_rarely_is_answered_each_time(reading: Reading) -> None:
+async def test_what_comes_rarely_is_answered_each_time(
+    reading: Reading, autojump_clock: MockClock
+) -> None:
     """The sender notices by it that it is read (`net/connections/silence.py`)."""
     for _ in range(5):
         await reading.read(100)
@@ -62,7 +66,9 @@ async def test_what_comes_rarely_is_answered_each_time(reading: Reading) -> None
     assert reading.granted == [100] * 5
 
 
-async def test_a_window_that_is_used_up_quickly_doubles_up_to_the_bound(reading: Reading) -> None:
+async def test_a_window_that_is_used_up_quickly_doubles_up_to_the_bound(
+    reading: Reading, autojump_clock: MockClock
+) -> None:
     for _ in range(1000):
         await reading.read(65_536)
     assert reading.stream.target_recv_window == MAX_WINDOW_SIZE
@@ -70,7 +76,9 @@ async def test_a_window_that_is_used_up_quickly_doubles_up_to_the_bound(reading:
     assert len(reading.granted) < 100
 
 
-async def test_a_window_that_is_used_up_slowly_stays(reading: Reading) -> None:
+async def test_a_window_that_is_used_up_slowly_stays(
+    reading: Reading, autojump_clock: MockClock
+) -> None:
     for _ in range(100):
         await reading.read(65_536)
         await trio.sleep(0.05)

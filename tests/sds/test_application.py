@@ -38,6 +38,8 @@ from episub_router.sds.wire.codec import Codec
 from tests.hosts import PATIENCE, connect_all, eventually, running_nodes
 from tests.sds.test_channel import QUICK, TOPIC, channels, connected, flood, next_of, subscribed
 
+pytestmark = pytest.mark.hosts
+
 
 class Sealed:
     """ChaCha20-Poly1305 with a random nonce in front."""
@@ -279,7 +281,8 @@ def test_a_sealed_content_is_bound_to_its_place() -> None:
 async def test_a_newcomer_begins_with_a_snapshot_and_streams_what_follows() -> None:
     """With a cipher: who hands it out may be somebody without the key."""
     key = bytes(32)
-    async with connected(3) as nodes, channels(nodes[:2], cipher=Sealed(key)) as (one, two):
+    soon = replace(QUICK, confirm_delay=0.5)
+    async with connected(3) as nodes, channels(nodes[:2], soon, cipher=Sealed(key)) as (one, two):
         await subscribed(*nodes[:2])
         for n in range(4):
             await (await (one, two)[n % 2].send(b"%d" % n)).acknowledged()

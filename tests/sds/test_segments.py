@@ -28,6 +28,8 @@ SMALL = replace(QUICK, max_message=64 * 1024, max_content=600_000, pull_timeout=
 CONTENT = bytes(range(256)) * 2000
 CODEC = Interop().codec(QUICK, lambda: 10**12)
 
+pytestmark = pytest.mark.hosts
+
 
 def digest(content: bytes) -> bytes:
     return keccak.new(data=content, digest_bits=256).digest()
