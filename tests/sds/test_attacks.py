@@ -83,6 +83,7 @@ def test_what_two_peers_lack_is_asked_for_when_another_names_it() -> None:
         assert of(one.wait(1.0), fx.AskIds) == asked
 
 
+@pytest.mark.slow
 def test_a_flood_takes_its_share_of_the_log_and_no_more() -> None:
     """2,200 tiny messages pushed all honest ones out of a log of 2,000."""
     params = SdsParams(log_limit=2000)

@@ -39,6 +39,7 @@ entries = st.builds(
         content=st.none() | st.binary(max_size=100),
     )
 )
+@pytest.mark.slow
 def test_current_schema_round_trip(message: Message) -> None:
     assert CODEC.decode(CODEC.encode(message)[0]) == message
 

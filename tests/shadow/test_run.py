@@ -30,6 +30,7 @@ def shadow(out: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_without_shadow_a_line_says_what_to_do(tmp_path: Path) -> None:
     status, said = shadow(tmp_path / "out", PATH=str(tmp_path), PYTHONPATH=str(ROOT))
     assert status == 77

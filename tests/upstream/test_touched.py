@@ -65,6 +65,7 @@ def test_what_is_checked_at_import_is_listed() -> None:
         ("import libp2p.pubsub.gossipsub as g; del g.PROTOCOL_ID_V20", "PROTOCOL_ID_V20"),
     ],
 )
+@pytest.mark.slow
 def test_a_py_libp2p_that_lacks_something_is_one_line(spoil: str, named: str) -> None:
     code = f"{spoil}\ntry:\n import episub_router; episub_router.EpisubRouter\n"
     code += "except ImportError as error: print(error)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,6 +121,7 @@ def mutated(rng: random.Random, raw: bytes) -> bytes:
     return bytes(out)
 
 
+@pytest.mark.slow
 def test_mutated_frames() -> None:
     rng = random.Random(2)
     controls = [message for message in ONE_OF_EACH if not isinstance(message, m.Gossip)]

@@ -369,6 +369,7 @@ def test_rings_take_two_random_links_each(rings: int, random: int, links: int) -
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_all_find_their_places_and_keep_them(seed: int) -> None:
     """Sixty nodes that join through three contacts; then a tenth of them crashes."""
     network = Network(60, EpisubParams(), seed)
