@@ -13,6 +13,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +46,11 @@ def sources(part: str) -> Iterator[Path]:
     return (path for path in sorted((PACKAGE / part).rglob("*.py")) if "_pb2" not in path.stem)
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def is_constant(node: ast.stmt) -> bool:
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     names = [target.id for target in targets if isinstance(target, ast.Name)]
@@ -68,7 +74,7 @@ def parameters(path: Path) -> int:
 def measure(part: str) -> Size:
     """The size of one part."""
     paths = [*sources(part)]
-    bodies = [ast.parse(path.read_text()) for path in paths]
+    bodies = [tree_of(path) for path in paths]
     return Size(
         lines=sum(len(path.read_text().splitlines()) for path in paths),
         files=len(paths),
