@@ -13,11 +13,13 @@ from typing import TypeVar
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from episub_router.pipeline.session import is_for_little, is_sail, works_here
+from episub_router.pipeline.storage import at
 
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
@@ -36,6 +38,20 @@ def read(schema: StructType, spark: SparkSession, *places: str, base: str = "") 
     columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema)
     reader = spark.read.schema(columns).options(basePath=base or places[0])
     return in_one(reader.parquet(*places).select(*schema.names))
+
+
+def write(table: DataFrame, place: str, *by: str) -> None:
+    """Write `table` as Parquet to the directory `place`, where nothing is, in parts by columns."""
+    if not is_for_little(table.sparkSession):
+        table.write.partitionBy(*by).parquet(place)
+        return
+    # A job that writes costs more than what it writes.
+    system, path = at(place)
+    system.create_dir(path)
+    ds.write_dataset(
+        table.toArrow(), path, format="parquet", filesystem=system, partitioning=list(by),
+        partitioning_flavor="hive",
+    )  # fmt: skip
 
 
 def hold(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from episub_router.pipeline.engine import read
+from episub_router.pipeline.engine import read, write
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.record import RECORD as _ARROW_RECORD
 from episub_router.pipeline.storage import (
@@ -73,7 +73,7 @@ def stream_prefix(run: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row of the manifest (`schemas.MANIFEST`)."""
+    """A row of the manifest."""
 
     batch: str
     run: str
@@ -242,7 +242,7 @@ class Lake:
         stay. Returns what is written of these runs."""
         # Of this writer alone: another one may write other runs at the same time.
         staged = self._at("staging", layer, f"{name}-{uuid.uuid4().hex}")
-        table.write.mode("overwrite").partitionBy("run").parquet(staged)
+        write(table, staged, "run")
         # Engines differ in what they escape.
         parts = {unquote(part): part for part in self._storage.names(staged)}
         for run in runs:
@@ -341,7 +341,8 @@ class Lake:
         """Write batch `number` of a stream's table `name`, in parts by some columns; what is
         written."""
         where = self._live(name, run, number)
-        table.write.mode("overwrite").partitionBy(*by).parquet(where)
+        self._storage.remove(where)
+        write(table, where, *by)
         self._storage.put(self._at(_LIVE, name, _SCHEMA), table.schema.json())
         return read(table.schema, self.session, where)
 

@@ -92,10 +92,12 @@ LITTLE = {
 OPTIONS = "spark.driver.extraJavaOptions"
 FOR_LITTLE = LITTLE | {
     HERE: "true",
-    OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
+    OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 }
 """Settings for little data on this machine. With one compiler the JVM keeps room for 48 MB of code
-alone, which a process with many questions fills."""
+alone, which a process with many questions fills. Spark's classes, 25,000 of them, aren't verified
+when they are loaded."""
 
 LITTLE_BYTES = 64 << 20
 """Of traces, up to which planning takes longer than working. Chosen: some 200,000 events."""
