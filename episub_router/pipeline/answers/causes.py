@@ -284,8 +284,18 @@ class _Trial:
                 cut.peers |= side
                 cut.others = (cut.others | other) - cut.peers
                 break
+            if cut.overlaps(since, until) and side <= cut.peers:
+                break  # Of that side, who was reached last when the cut had ended.
         else:
             self._cuts.append(Fault("cut", since, until, side, other))
+
+    def _is_of_a_cut(self, absence: Fault) -> bool:
+        """Whether a peer was silent while it was cut off: with few others it has little to trace."""
+        return absence.cause == "stopped" and any(
+            cut.begin < absence.begin < cut.end and absence.end <= cut.end + self._deadline
+            for cut in self._cuts
+            if absence.peers <= cut.peers
+        )
 
     # Causes.
 
@@ -302,6 +312,8 @@ class _Trial:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The rows of `JUDGED`."""
         self._find_cuts()
+        for peer, absences in self._absences.items():
+            self._absences[peer] = [f for f in absences if not self._is_of_a_cut(f)]
         judged = [(pair, *self._cause(pair)) for pair in self._troubles.itertuples(index=False)]
         for pair, _, fault, *_ in judged:
             if fault is not None:
