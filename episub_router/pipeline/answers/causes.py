@@ -290,7 +290,7 @@ class _Trial:
             self._cuts.append(Fault("cut", since, until, side, other))
 
     def _is_of_a_cut(self, absence: Fault) -> bool:
-        """Whether a peer was silent while it was cut off: with few others it has little to trace."""
+        """Whether a peer was silent since it was cut off: with few others it traces little."""
         return absence.cause == "stopped" and any(
             cut.begin < absence.begin < cut.end and absence.end <= cut.end + self._deadline
             for cut in self._cuts
