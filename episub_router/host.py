@@ -86,7 +86,6 @@ class EpisubHost:
 
         Raises what goes wrong before the host is ready, for example OSError for an address.
         """
-        ready = False
         try:
             for address in self._listen:
                 check_free(address)
@@ -94,26 +93,11 @@ class EpisubHost:
                 nursery.start_soon(self._stop_when_cancelled)
                 try:
                     with self._scope:
-                        async with AsyncExitStack() as stack:
-                            await stack.enter_async_context(self.host.run(self._listen))
-                            network = self.host.get_network()
-                            stack.push_async_callback(_hang_up, network)
-                            for address in self._listen:
-                                if str(address) not in network.listeners:
-                                    raise OSError(f"can't listen on {address}: only TCP is there")
-                            await stack.enter_async_context(background_trio_service(self.pubsub))
-                            await stack.enter_async_context(background_trio_service(self.router))
-                            await self.pubsub.wait_until_ready()
-                            await stack.enter_async_context(self._relays.kept(self.host))
-                            ready = self._scope.shield = True
-                            logger.info("started: %s", ", ".join(map(str, self.addresses)))
-                            task_status.started()
-                            await self._stopping.wait()
-                            self._scope.deadline = trio.current_time() + FAREWELL
+                        await self._serve(task_status)
                 except Exception as error:
-                    # A swarm that is stopped under traffic raises of its own accord.
-                    if not ready:
+                    if not self._scope.shield:
                         raise
+                    # A swarm that is stopped under traffic raises of its own accord.
                     if not self._stopping.is_set():
                         self.failure = error
                 nursery.cancel_scope.cancel()
@@ -126,6 +110,26 @@ class EpisubHost:
                 logger.info("stopped")
             else:
                 logger.error("stopped: %r", self.failure)
+
+    async def _serve(self, task_status: Any) -> None:
+        """Start all parts, and end them after `stop`. Once they run, they are not cancelled but by
+        `_scope` itself."""
+        network = self.host.get_network()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.host.run(self._listen))
+            stack.push_async_callback(_hang_up, network)
+            for address in self._listen:
+                if str(address) not in network.listeners:
+                    raise OSError(f"can't listen on {address}: only TCP is there")
+            await stack.enter_async_context(background_trio_service(self.pubsub))
+            await stack.enter_async_context(background_trio_service(self.router))
+            await self.pubsub.wait_until_ready()
+            await stack.enter_async_context(self._relays.kept(self.host))
+            self._scope.shield = True
+            logger.info("started: %s", ", ".join(map(str, self.addresses)))
+            task_status.started()
+            await self._stopping.wait()
+            self._scope.deadline = trio.current_time() + FAREWELL
 
     def stop(self) -> None:
         """Begin to stop."""
@@ -171,11 +175,10 @@ async def running(node: EpisubHost) -> AsyncIterator[None]:
     raised: BaseException | None = None
 
     async def run(*, task_status: Any) -> None:
-        with trio.CancelScope() as scope:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(node.run)
-                scope.shield = True
-                task_status.started()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(node.run)
+            nursery.cancel_scope.shield = True
+            task_status.started()
 
     try:
         async with trio.open_nursery() as nursery:

@@ -164,12 +164,14 @@ def test_who_is_stopped_all_the_time_is_on_no_side_of_a_cut() -> None:
     assert causes == {("g", "cut"), ("d", "stopped")}
 
 
-def test_one_that_is_cut_off_may_have_nothing_to_trace() -> None:
-    network = Network(side="fgh", silent={"h": (21, 26)})
+@pytest.mark.parametrize("silent", [(21, 26), (26, 31)])
+def test_one_that_is_cut_off_may_have_nothing_to_trace(silent: tuple[int, int]) -> None:
+    """Till others come back to it, too."""
+    network = Network(side="fgh", silent={"h": silent})
     network.talk()
-    for second in (20.2, 22.2, 26.2):
+    for second in (20.2, 22.2, 26.2, 28.2):
         for peer in "fgh":
-            network.trouble(second, peer, 31)
+            network.trouble(second, peer, 31.5)
     pairs, _ = network.judged()
     assert {pair["cause"] for pair in pairs} == {"cut"}
 

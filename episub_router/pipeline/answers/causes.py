@@ -257,6 +257,8 @@ class _Trial:
             outside = frozenset(np.flatnonzero(~reached & alive).tolist()) & self._talkative
             if outside:
                 self._apart(inside | {source}, outside, time, end)
+        for peer, absences in self._absences.items():
+            self._absences[peer] = [f for f in absences if not self._is_of_a_cut(f)]
 
     def _alive(self, begin: int, end: int) -> Any:
         alive = np.zeros(len(self._names), dtype=bool)
@@ -277,16 +279,14 @@ class _Trial:
         other, side = sorted((inside, outside), key=lambda peers: (-len(peers), min(peers)))
         since = min(int(before.max()), begin) if len(before) else begin
         until = max(int(after.min()), end) if len(after) else _FOREVER
-        for cut in self._cuts:
-            if cut.overlaps(since, until) and cut.is_mostly(side):
-                # Of both directions, the link that carried something first ended it.
-                cut.begin, cut.end = max(cut.begin, since), min(cut.end, until)
-                cut.peers |= side
-                cut.others = (cut.others | other) - cut.peers
-                break
-            if cut.overlaps(since, until) and side <= cut.peers:
-                break  # Of that side, who was reached last when the cut had ended.
-        else:
+        met = [cut for cut in self._cuts if cut.overlaps(since, until)]
+        cut = next((cut for cut in met if cut.is_mostly(side)), None)
+        if cut is not None:
+            # Of both directions, the link that carried something first ended it.
+            cut.begin, cut.end = max(cut.begin, since), min(cut.end, until)
+            cut.peers |= side
+            cut.others = (cut.others | other) - cut.peers
+        elif not any(side <= cut.peers for cut in met):  # reached last when that cut had ended
             self._cuts.append(Fault("cut", since, until, side, other))
 
     def _is_of_a_cut(self, absence: Fault) -> bool:
@@ -312,8 +312,6 @@ class _Trial:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The rows of `JUDGED`."""
         self._find_cuts()
-        for peer, absences in self._absences.items():
-            self._absences[peer] = [f for f in absences if not self._is_of_a_cut(f)]
         judged = [(pair, *self._cause(pair)) for pair in self._troubles.itertuples(index=False)]
         for pair, _, fault, *_ in judged:
             if fault is not None:

@@ -25,8 +25,7 @@ func (t *Topic) searchRound() {
 	contacts := slices.DeleteFunc(slices.Clone(t.joining.contacts), func(id peer.ID) bool {
 		return contains(found, id)
 	})
-	rounds := t.searches
-	if len(found) > 0 && rounds.interval > searchContacts && rounds.interval < rounds.most {
+	if interval := t.searches.interval; len(found) > 0 && searchContacts < interval && interval < t.searches.most {
 		contacts = nil
 	}
 	for _, id := range append(t.sample(found, 1), t.sample(contacts, 1)...) {
