@@ -26,6 +26,8 @@ class Contender:
     links: Callable[[int, int], Links]
     resilient: bool = False
     """Whether its hosts have a ResilientPubsub, which the README names for EpisubRouter."""
+    links_within: float = 0.0
+    """Seconds over which its links are made."""
 
 
 def random_graph(hosts: int, seed: int) -> Links:
@@ -87,6 +89,13 @@ CONTENDERS = {
             "the mesh keeps within its bounds",
             _bounded_gossipsub,
             random_graph,
+        ),
+        Contender(
+            "gossipsub-joining",
+            "gossipsub-defaults, with its links made over 30 s, as Episub's hosts make theirs",
+            _default_gossipsub,
+            random_graph,
+            links_within=30.0,
         ),
         Contender(
             "episub",

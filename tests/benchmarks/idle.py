@@ -80,7 +80,7 @@ async def _note_links(nodes: Sequence[Node], start: float, linked: list[float]) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", type=int, nargs="+", default=[20, 50])
-    parser.add_argument("--only", nargs="+", default=list(COMPARED[:3]), choices=COMPARED)
+    parser.add_argument("--only", nargs="+", default=list(COMPARED[:4]), choices=COMPARED)
     parser.add_argument("--until", type=int, default=_WINDOWS[-1], help="seconds (default: 900)")
     given = parser.parse_args()
     windows = [at for at in _WINDOWS if at <= given.until]

@@ -17,7 +17,9 @@ from tests.benchmarks.contenders import CONTENDERS, Contender
 from tests.hosts import Node, connect, running_nodes
 
 TOPIC = "benchmark"
-COMPARED = ("gossipsub-defaults", "gossipsub-bounded", "episub", "episub-stock-pubsub")
+COMPARED = (
+    "gossipsub-defaults", "gossipsub-bounded", "episub", "gossipsub-joining", "episub-stock-pubsub",
+)  # fmt: skip
 READY_TIMEOUT = 300.0
 _PARALLEL_DIALS = 16
 
@@ -33,7 +35,7 @@ async def scene(
         pubsub_class=ResilientPubsub if contender.resilient else Pubsub,
         seed=1,
     ) as nodes:
-        await link_all(nodes, contender.links(hosts, 1))
+        await link_all(nodes, contender.links(hosts, 1), contender.links_within)
         subscriptions = []
         start = trio.current_time()
         for number, node in enumerate(nodes):
@@ -42,8 +44,10 @@ async def scene(
         yield nodes, subscriptions
 
 
-async def link_all(nodes: Sequence[Node], links: Sequence[tuple[int, int]]) -> None:
-    """Connect pairs of hosts, some at a time."""
+async def link_all(
+    nodes: Sequence[Node], links: Sequence[tuple[int, int]], within: float = 0.0
+) -> None:
+    """Connect pairs of hosts over `within` seconds, some at a time."""
     limiter = trio.CapacityLimiter(_PARALLEL_DIALS)
 
     async def link(dialler: Node, listener: Node) -> None:
@@ -53,6 +57,7 @@ async def link_all(nodes: Sequence[Node], links: Sequence[tuple[int, int]]) -> N
     async with trio.open_nursery() as nursery:
         for a, b in links:
             nursery.start_soon(link, nodes[a], nodes[b])
+            await trio.sleep(within / len(links))
 
 
 async def until_linked(nodes: Sequence[Node]) -> None:

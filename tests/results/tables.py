@@ -179,6 +179,7 @@ _WRITTEN: dict[str, Callable[[float], str]] = {
 _ROUTERS = {
     "gossipsub-defaults": "GossipSub, defaults",
     "gossipsub-bounded": "GossipSub, bounded",
+    "gossipsub-joining": "GossipSub, linked over 30 s",
     "gossipsub": "GossipSub",
     "episub": "Episub",
     "half-and-half-defaults": "half of each, defaults",
