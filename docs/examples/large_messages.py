@@ -26,6 +26,7 @@ async def show(events: AsyncIterable[object]) -> None:
 async def main() -> None:
     async with pair("files") as (one, two), trio.open_nursery() as nursery:
         for pubsub in (one, two):
+            assert isinstance(pubsub.router, EpisubRouter)
             nursery.start_soon(show, pubsub.router.events("files"))
         await one.publish("files", bytes(8 * MIB))
         message = await (await two.subscribe("files")).get()

@@ -4,15 +4,16 @@ import trio
 from pair import pair
 from prometheus_client import CollectorRegistry, generate_latest
 
-from episub_router import NeighborDown, NodeCollector
+from episub_router import EpisubRouter, NeighborDown, NodeCollector
 
 
 async def main() -> None:
     async with pair("news") as (one, two):
-        registry = CollectorRegistry()
-        registry.register(NodeCollector(one, one.router))
+        router, registry = one.router, CollectorRegistry()
+        assert isinstance(router, EpisubRouter)
+        registry.register(NodeCollector(one, router))
         # In an application: prometheus_client.start_http_server(9464, registry=registry)
-        events = one.router.events("news")
+        events = router.events("news")
         await one.publish("news", b"hello")
         await (await two.subscribe("news")).get()
         for line in generate_latest(registry).decode().splitlines():

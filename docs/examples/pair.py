@@ -17,7 +17,7 @@ async def pair(
     topic: str, make_router: Callable[[], EpisubRouter] = EpisubRouter, **options: Any
 ) -> AsyncIterator[tuple[ResilientPubsub, ResilientPubsub]]:
     """Two pubsubs in `topic`, neighbours of each other; `options` are those of ResilientPubsub."""
-    pubsubs = []
+    pubsubs, routers = [], []
     async with AsyncExitStack() as stack:
         for _ in range(2):
             host, router = new_host(), make_router()
@@ -27,8 +27,9 @@ async def pair(
             await stack.enter_async_context(background_trio_service(router))
             await pubsub.subscribe(topic)
             pubsubs.append(pubsub)
+            routers.append(router)
         first, second = (pubsub.host for pubsub in pubsubs)
         await first.connect(PeerInfo(second.get_id(), second.get_transport_addrs()))
-        for pubsub in pubsubs:
-            await pubsub.router.joined(topic)
+        for router in routers:
+            await router.joined(topic)
         yield pubsubs[0], pubsubs[1]

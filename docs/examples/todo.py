@@ -6,23 +6,23 @@ python todo.py bob.db /ip4/127.0.0.1/tcp/4001/p2p/12D3..."""
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import trio
 
 from episub_router import sds
 
 
-def fold(state: dict, message: sds.ChannelMessage, file: Path) -> None:
+def fold(state: dict[str, Any], message: sds.ChannelMessage, file: Path) -> None:
     """The newest word on a task counts, by its place in the group's order, also if it is late."""
     word, task = json.loads(message.content)
     state["todo"][task] = max(state["todo"].get(task, [0, ""]), [message.clock, word])
     state["cursor"] = message.cursor
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps(state))
+    (new := file.with_suffix(".new")).write_text(json.dumps(state))
     new.replace(file)  # the list and the place in the order, in one step
 
 
-async def main(db: str, state: dict, *arguments: str) -> None:
+async def main(db: str, state: dict[str, Any], *arguments: str) -> None:
     peers = [a for a in arguments if a.startswith("/")]
     words = [a for a in arguments if a not in peers]
     async with sds.open("to-do", path=db, bootstrap=peers) as channel:
