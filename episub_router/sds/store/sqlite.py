@@ -6,7 +6,7 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,9 +30,6 @@ from episub_router.sds.store.values import (
 
 SIGN = 2**63
 """Clocks are unsigned and SQLite's integers aren't: all are stored less this."""
-_CHANNEL = (
-    "owner, clock, read_n, read_lamport, read_id, floor_lamport, floor_id, gone_lamport, gone_id"
-)
 _MESSAGE = "channel, lamport, id, sender, raw, origin, missing"
 """What a message's sum covers: what never changes."""
 _READ = f"{_MESSAGE}, sum"
@@ -70,59 +67,37 @@ class SqliteStore:
         participants with one state would use one clock twice.
         """
         with self._transaction() as db:
-            row = db.execute(
-                f"SELECT {_CHANNEL}, sum FROM channel WHERE id = ?", (channel_id,)
+            self._remove_damaged(db, channel_id, limit)
+            notes = _notes(db, channel_id)
+            for _, _, held_by in notes["owner"].values():
+                if held_by != owner:
+                    held = f"channel {channel_id!r} belongs to {held_by!r}, not to {owner!r}"
+                    raise StoreError(f"{self.path}: {held}")
+            (newest,) = db.execute(
+                "SELECT max(lamport) FROM message WHERE channel = ?", (channel_id,)
             ).fetchone()
-            if row is None:
-                db.execute(
-                    "INSERT INTO channel (id, owner, clock, read_n, sum) VALUES (?, ?, ?, 0, x'')",
-                    (channel_id, owner, -SIGN),
-                )
-                known = "SELECT count(*) FROM (SELECT 1 FROM message WHERE channel = ? LIMIT 1)"
-                if not self._number(known, channel_id):
-                    _sum_channel(db, channel_id)
-                    return None
-                row = (owner, -SIGN, 0, *[None] * 6, b"")  # its own was damaged
-            if row[0] != owner:
-                raise StoreError(
-                    f"{self.path}: channel {channel_id!r} belongs to {row[0]!r}, not to {owner!r}"
-                )
-            return self._load(db, channel_id, row, limit)
-
-    def _load(
-        self, db: sqlite3.Connection, channel_id: str, row: tuple[Any, ...], limit: int
-    ) -> Restored:
-        intact = _sum(*row[:9]) == row[9]
-        clock = row[1] if intact else -SIGN
-        floor = _key(row[5], row[6]) if intact else None
-        self._remove_damaged(db, channel_id, limit, row[2:5] if intact else (0, None, None))
-        notes = _notes(db, channel_id)
-        logged = "FROM message WHERE channel = ?"
-        if not intact:
-            # The application gets everything again rather than miss something.
-            db.execute(
-                "UPDATE channel SET read_n = 0, read_lamport = NULL WHERE id = ?", (channel_id,)
-            )
-            _sum_channel(db, channel_id)
-            (newest,) = db.execute(f"SELECT max(lamport) {logged}", (channel_id,)).fetchone()
-            clock = max(clock, -SIGN if newest is None else newest)
-        below = db.execute(
-            f"SELECT lamport, id {logged} ORDER BY lamport DESC, id DESC LIMIT 1 OFFSET ?",
-            (channel_id, limit),
-        ).fetchone()
+            _note(db, channel_id, "owner", text=owner)
+            if newest is None and not any(notes.values()):
+                return None
+            below = db.execute(
+                "SELECT lamport, id FROM message WHERE channel = ? "
+                "ORDER BY lamport DESC, id DESC LIMIT 1 OFFSET ?",
+                (channel_id, limit),
+            ).fetchone()
+        clocks = [low for low, _, _ in notes["clock"].values()]
+        floors = [(low + SIGN, text) for low, _, text in notes["floor"].values()]
         if below is not None:
-            key: Key = (below[0] + SIGN, below[1])
-            floor = key if floor is None else max(floor, key)
+            floors.append((below[0] + SIGN, below[1]))
         return Restored(
-            clock=clock + SIGN,
-            floor=floor,
+            clock=max([*clocks, -SIGN if newest is None else newest]) + SIGN,
+            floor=max(floors, default=None),
             log=self._log(channel_id, below or (-SIGN, "")),
-            tombstones=[n for k, n, _, _ in notes if k == "lost"],
-            passed=[n for k, n, _, _ in notes if k == "passed"],
-            departed={n: low + SIGN for k, n, low, _ in notes if k == "departed"},
-            acks={n: (low + SIGN, high + SIGN) for k, n, low, high in notes if k == "ack"},
-            damaged={n: high + SIGN for k, n, _, high in notes if k == "damaged"},
-            since=next((low + SIGN for k, _, low, _ in notes if k == "joined"), None),
+            tombstones=[*notes["lost"]],
+            passed=[*notes["passed"]],
+            departed={n: low + SIGN for n, (low, _, _) in notes["departed"].items()},
+            acks={n: (low + SIGN, high + SIGN) for n, (low, high, _) in notes["ack"].items()},
+            damaged={n: high + SIGN for n, (_, high, _) in notes["damaged"].items()},
+            since=next((low + SIGN for low, _, _ in notes["joined"].values()), None),
         )
 
     def _log(self, channel_id: str, after: tuple[int, str]) -> Iterator[StoredMessage]:
@@ -138,18 +113,16 @@ class SqliteStore:
             for lamport, message_id, *rest in rows:
                 yield StoredMessage((lamport + SIGN, message_id), *rest)
 
-    def _remove_damaged(
-        self, db: sqlite3.Connection, channel_id: str, limit: int, read: Sequence[Any]
-    ) -> None:
+    def _remove_damaged(self, db: sqlite3.Connection, channel_id: str, limit: int) -> None:
         """Messages whose rows were altered go. It is noted below which clock the reader of the
-        channel, who is where `read` says, has had each of them.
+        channel has had each of them.
 
         Of the newest `limit`, and of what is unread; older ones are checked when they are asked
         for. An altered row may be that of the id that it has, or of the one that its bytes have.
         """
         bad: list[tuple[int]] = []
-        arrival, *place = read
-        at = (-SIGN, "") if place[0] is None else place
+        lamport, arrival, name = _noted(db, channel_id, "read") or (-SIGN, 0, "")
+        at = (lamport, name)
         for n, *row in db.execute(
             f"SELECT n, {_READ} FROM message WHERE n IN (SELECT n FROM "
             "(SELECT n FROM message WHERE channel = ?1 ORDER BY lamport DESC LIMIT ?2) UNION "
@@ -165,7 +138,8 @@ class SqliteStore:
 
     def channels(self) -> list[str]:
         """The channels that have been loaded at some time."""
-        return [r[0] for r in self._db.execute("SELECT id FROM channel ORDER BY rowid")]
+        known = "SELECT channel FROM note WHERE kind = 'owner' ORDER BY n"
+        return [channel for (channel,) in self._db.execute(known)]
 
     def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
         """Apply all changes or, if the process dies, none."""
@@ -180,12 +154,7 @@ class SqliteStore:
                         self._evict(db, channel_id, change)
                 if fx.ClockSet in kinds:
                     clock = max(c.value for c in changes if isinstance(c, fx.ClockSet))
-                    db.execute(
-                        "UPDATE channel SET clock = max(clock, ?) WHERE id = ?",
-                        (clock - SIGN, channel_id),
-                    )
-                if kinds & {fx.ClockSet, fx.JoinedAt, fx.Evicted}:
-                    _sum_channel(db, channel_id)
+                    _note(db, channel_id, "clock", low=clock - SIGN)
                 if fx.Tombstone in kinds:
                     _trim(db, channel_id, "lost", TOMBSTONES)
                     _trim(db, channel_id, "passed", PASSED)
@@ -306,7 +275,7 @@ class SqliteStore:
         """
         place = cursor.place
         at = (-SIGN, "") if place is None else (place[0] - SIGN, place[1])
-        until = min(limit, MAX_LAMPORT) - SIGN
+        until, gone = min(limit, MAX_LAMPORT) - SIGN, self.gone(channel_id)
         # By the number of its arrival, of which few are new; no index of places is of use.
         late = self._found(
             "message NOT INDEXED WHERE channel = ? AND n > ? AND (lamport, id) <= (?, ?) "
@@ -319,11 +288,7 @@ class SqliteStore:
             (channel_id, *at, until, but),
         )
         with named_errors(self.path):
-            newest, *gone = self._db.execute(
-                "SELECT (SELECT max(n) FROM message), gone_lamport, gone_id FROM channel "
-                "WHERE id = ?",
-                (channel_id,),
-            ).fetchone()
+            (newest,) = self._db.execute("SELECT max(n) FROM message").fetchone()
             if row is None:
                 last = self._db.execute(
                     "SELECT lamport, id FROM message WHERE channel = ? AND lamport <= ? "
@@ -331,10 +296,10 @@ class SqliteStore:
                     (channel_id, until),
                 ).fetchone()
                 end = max((last[0] + SIGN, last[1]), place or (-1, "")) if last else place
-                return Following(None, Cursor(end, newest or 0), _key(*gone))
+                return Following(None, Cursor(end, newest or 0), gone)
         stored = StoredMessage((row[2] + SIGN, row[3]), row[5], row[6], row[4])
         after = Cursor(place, late[0]) if late else Cursor(stored.key, newest)
-        return Following(stored, after, _key(*gone), late is not None, tuple(json.loads(row[7])))
+        return Following(stored, after, gone, late is not None, tuple(json.loads(row[7])))
 
     def _found(self, what: str, values: Sequence[str | int]) -> tuple[Any, ...] | None:
         """The first row of a query, behind the number with which it arrived."""
@@ -389,37 +354,28 @@ class SqliteStore:
     def count(self, channel_id: str) -> int:
         """How many messages are logged."""
         if channel_id not in self._counts:
-            self._counts[channel_id] = self._number(
-                "SELECT count(*) FROM message WHERE channel = ?", channel_id
-            )
+            counted = "SELECT count(*) FROM message WHERE channel = ?"
+            with named_errors(self.path):
+                (count,) = self._db.execute(counted, (channel_id,)).fetchone()
+            self._counts[channel_id] = count
         return self._counts[channel_id]
 
     def gone(self, channel_id: str) -> Key | None:
         """Up to where messages may have been removed; None if none was."""
         with named_errors(self.path):
-            row = self._db.execute(
-                "SELECT gone_lamport, gone_id FROM channel WHERE id = ?", (channel_id,)
-            ).fetchone()
-        return None if row is None else _key(*row)
+            return _place(_noted(self._db, channel_id, "gone"))
 
     def reader(self, channel_id: str) -> Cursor:
         """Where the reader of the channel is."""
         with named_errors(self.path):
-            arrival, *place = self._db.execute(
-                "SELECT read_n, read_lamport, read_id FROM channel WHERE id = ?", (channel_id,)
-            ).fetchone()
-        return Cursor(_key(*place), arrival)
+            read = _noted(self._db, channel_id, "read")
+        return Cursor(_place(read), read[1] if read else 0)
 
     def set_reader(self, channel_id: str, cursor: Cursor) -> None:
         """It is done with everything up to there."""
-        place = cursor.place
-        at = (None, None) if place is None else (place[0] - SIGN, place[1])
+        place = cursor.place or (0, "")
         with self._transaction() as db:
-            db.execute(
-                "UPDATE channel SET read_lamport = ?, read_id = ?, read_n = ? WHERE id = ?",
-                (*at, cursor.arrival, channel_id),
-            )
-            _sum_channel(db, channel_id)
+            _note(db, channel_id, "read", "", place[0] - SIGN, cursor.arrival, place[1])
 
     def purge(self) -> dict[str, list[Key]]:
         """Remove what `retention` doesn't keep, of which the places are returned by channel.
@@ -436,7 +392,7 @@ class SqliteStore:
             if kept.max_age is not None:
                 # Too old is what was at an earlier purge, and is now, half an interval later.
                 aged = int((time.time() - kept.max_age) * 1000)
-                noted = self._number("SELECT low FROM note WHERE kind = 'aged' AND channel = ?", "")
+                noted = (_noted(db, "", "aged") or (0,))[0]
                 later = aged - noted >= kept.interval * 500
                 if later or aged < noted:
                     _note(db, "", "aged", "", aged)
@@ -465,9 +421,8 @@ class SqliteStore:
                 _departed(db, channel, sender, clock)
             for channel, purged in result.items():
                 _trim_departed(db, channel)
-                self._raise_place(db, channel, "floor", max(purged))
-                self._raise_place(db, channel, "gone", max(purged))
-                _sum_channel(db, channel)
+                _raise_place(db, channel, "floor", max(purged))
+                _raise_place(db, channel, "gone", max(purged))
             self._counts.clear()
             return result
 
@@ -513,13 +468,13 @@ class SqliteStore:
         if "" in change.departed:
             _trim_departed(db, channel)
         if change.floor is not None:
-            self._raise_place(db, channel, "floor", change.floor)
-        self._raise_place(db, channel, "gone", max(change.places))
+            _raise_place(db, channel, "floor", change.floor)
+        _raise_place(db, channel, "gone", max(change.places))
 
     def _forget(self, db: sqlite3.Connection, channel: str, since: int) -> None:
         """Remove all up to a clock."""
         for name in ("floor", "gone"):
-            self._raise_place(db, channel, name, (since + 1, ""))
+            _raise_place(db, channel, name, (since + 1, ""))
         db.execute(
             "DELETE FROM message WHERE channel = ? AND lamport <= ?", (channel, since - SIGN)
         )
@@ -529,14 +484,6 @@ class SqliteStore:
         if channel in self._counts:
             self._counts[channel] += more
 
-    def _raise_place(self, db: sqlite3.Connection, channel: str, name: str, place: Key) -> None:
-        at = (place[0] - SIGN, place[1])
-        db.execute(
-            f"UPDATE channel SET {name}_lamport = ?, {name}_id = ? WHERE id = ? AND "
-            f"({name}_lamport IS NULL OR ({name}_lamport, {name}_id) < (?, ?))",
-            (*at, channel, *at),
-        )
-
     def _stored(self, where: str, values: Sequence[Any]) -> Iterator[StoredMessage]:
         """What is found, a row at a time: messages may be large."""
         query = f"SELECT {_READ} FROM message WHERE {where}"
@@ -544,11 +491,6 @@ class SqliteStore:
             for row in found:
                 if _whole(row):
                     yield StoredMessage((row[1] + SIGN, row[2]), row[4], row[5], row[3])
-
-    def _number(self, query: str, channel_id: str) -> int:
-        with named_errors(self.path):
-            row = self._db.execute(query, (channel_id,)).fetchone()
-        return int(row[0] or 0) if row else 0
 
 
 class MemoryStore(SqliteStore):
@@ -561,8 +503,9 @@ class MemoryStore(SqliteStore):
         raise StoreError("a store in memory has no copy")
 
 
-def _key(lamport: int | None, message_id: str) -> Key | None:
-    return None if lamport is None else (lamport + SIGN, message_id)
+def _place(note: tuple[int, int, str] | None) -> Key | None:
+    """The place that is noted; a reader's is none where its id is empty and nothing was read."""
+    return None if note is None or note[::2] == (-SIGN, "") else (note[0] + SIGN, note[2])
 
 
 def _sum(*fields: str | int | bytes) -> bytes:
@@ -579,32 +522,49 @@ def _whole(row: Sequence[Any]) -> bool:
     return isinstance(row[4], bytes) and bool(_message_sum(row) == row[7])
 
 
-def _sum_channel(db: sqlite3.Connection, channel_id: str) -> None:
-    """To be called in each transaction that changed the channel's row."""
-    row = db.execute(f"SELECT {_CHANNEL} FROM channel WHERE id = ?", (channel_id,)).fetchone()
-    if row is not None:
-        db.execute("UPDATE channel SET sum = ? WHERE id = ?", (_sum(*row), channel_id))
-
-
 def _note(
-    db: sqlite3.Connection, channel: str, kind: str, name: str, low: int = 0, high: int = 0
+    db: sqlite3.Connection,
+    channel: str,
+    kind: str,
+    name: str = "",
+    low: int = 0,
+    high: int = 0,
+    text: str = "",
 ) -> None:
-    """What is known of a sender or a message, in place of what was known."""
-    row = (channel, kind, name, low, high)
+    """What is known of the channel, or of a sender or a message there, in place of what was."""
+    row = (channel, kind, name, low, high, text)
     db.execute(
-        "INSERT OR REPLACE INTO note (channel, kind, name, low, high, sum) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO note (channel, kind, name, low, high, text, sum) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (*row, _sum(*row)),
     )
 
 
-def _notes(db: sqlite3.Connection, channel: str) -> list[tuple[str, str, int, int]]:
-    """Those of a channel, as they were written, oldest first."""
+def _notes(
+    db: sqlite3.Connection, channel: str, where: str = "", *values: str
+) -> defaultdict[str, dict[str, tuple[int, int, str]]]:
+    """Those of a channel by kind and name, as they were written, oldest first."""
     found = db.execute(
-        "SELECT channel, kind, name, low, high, sum FROM note WHERE channel = ? ORDER BY n",
-        (channel,),
+        f"SELECT channel, kind, name, low, high, text, sum FROM note WHERE channel = ? {where}"
+        "ORDER BY n",
+        (channel, *values),
     )
-    return [(row[1], row[2], row[3], row[4]) for row in found if _sum(*row[:5]) == row[5]]
+    notes: defaultdict[str, dict[str, tuple[int, int, str]]] = defaultdict(dict)
+    for _, kind, name, *rest, digest in found:
+        if _sum(channel, kind, name, *rest) == digest:
+            notes[kind][name] = tuple(rest)
+    return notes
+
+
+def _noted(
+    db: sqlite3.Connection, channel: str, kind: str, name: str = ""
+) -> tuple[int, int, str] | None:
+    return _notes(db, channel, "AND kind = ? AND name = ? ", kind, name)[kind].get(name)
+
+
+def _raise_place(db: sqlite3.Connection, channel: str, name: str, place: Key) -> None:
+    if place > (_place(_noted(db, channel, name)) or (-1, "")):
+        _note(db, channel, name, low=place[0] - SIGN, text=place[1])
 
 
 def _repaired(
@@ -639,9 +599,6 @@ def _trim_departed(db: sqlite3.Connection, channel: str) -> None:
 
 def _departed(db: sqlite3.Connection, channel: str, sender: str, clock: int) -> None:
     """A sender's messages up to a clock may have left the log."""
-    known = db.execute(
-        "SELECT low FROM note WHERE channel = ? AND kind = 'departed' AND name = ?",
-        (channel, sender),
-    ).fetchone()
+    known = _noted(db, channel, "departed", sender)
     if known is None or known[0] < clock:
         _note(db, channel, "departed", sender, clock)

@@ -10,15 +10,10 @@ from pathlib import Path
 
 from episub_router.sds.store.values import StoreError, StoreFullError
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 APPLICATION_ID = 0x53445331  # "SDS1"
 
 _SCHEMA = """
-CREATE TABLE channel (
-  id TEXT PRIMARY KEY, owner TEXT NOT NULL, clock INTEGER NOT NULL,
-  read_n INTEGER NOT NULL, read_lamport INTEGER, read_id TEXT,
-  floor_lamport INTEGER, floor_id TEXT, gone_lamport INTEGER, gone_id TEXT, sum BLOB NOT NULL
-) STRICT;
 CREATE TABLE message (
   n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, lamport INTEGER NOT NULL,
   id TEXT NOT NULL, sender TEXT NOT NULL,
@@ -32,7 +27,8 @@ CREATE INDEX message_segment ON message (channel, sender, segment, lamport, id, 
   WHERE segment IS NOT NULL;
 CREATE TABLE note (
   n INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, kind TEXT NOT NULL,
-  name TEXT NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL, sum BLOB NOT NULL,
+  name TEXT NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL, text TEXT NOT NULL,
+  sum BLOB NOT NULL,
   UNIQUE (channel, kind, name)
 ) STRICT;
 CREATE TABLE snapshot (
