@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
+from libp2p.crypto.keys import PublicKey
+from libp2p.crypto.serialization import deserialize_public_key
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
-from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX, signature_validator
+from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 
 from episub_router.pb import sds_pb2
 from episub_router.sds.protocol.entry import Key, StoredMessage
+from episub_router.sds.protocol.group import MEMBERS
 from episub_router.sds.protocol.message import ReceivedMessage, Way
 from episub_router.sds.wire.codec import Codec, SdsWireError, detach_origin
 
 
-def publisher(message: rpc_pb2.Message) -> str:
-    """The publishing peer's id in base58."""
-    return ID(message.from_id).to_base58()
+@lru_cache(MEMBERS)
+def _name(peer: bytes) -> str:
+    """A peer's id in base58."""
+    return ID(peer).to_base58()
+
+
+@lru_cache(MEMBERS)
+def _key_of(peer: bytes, key: bytes) -> PublicKey:
+    """A peer's key: that in its id, or `key` if the id is its hash. Raises ValueError."""
+    found = ID(peer).extract_public_key() or deserialize_public_key(key)
+    if ID.from_pubkey(found) != ID(peer):
+        raise ValueError("a key of another peer")
+    return found
 
 
 def sign(pubsub: Pubsub, topic: str, data: bytes) -> rpc_pb2.Message:
@@ -34,8 +48,7 @@ def sign(pubsub: Pubsub, topic: str, data: bytes) -> rpc_pb2.Message:
         from_id=pubsub.my_id.to_bytes(),
         seqno=pubsub.counter.to_bytes(8, "big"),
     )
-    payload = PUBSUB_SIGNING_PREFIX.encode() + message.SerializeToString()
-    message.signature = pubsub.sign_key.sign(payload)
+    message.signature = pubsub.sign_key.sign(_signed(message))
     message.key = pubsub.host.get_public_key().serialize()
     return message
 
@@ -55,19 +68,21 @@ def proven_sender(data: bytes, proof: bytes, topic: str) -> str | None:
     """The publisher of `data` on `topic`, if the proof holds."""
     try:
         origin = sds_pb2.Origin.FromString(proof)
+        peer = origin.from_id
         message = rpc_pb2.Message(
-            data=data,
-            topicIDs=origin.topics,
-            from_id=origin.from_id,
-            seqno=origin.seqno,
-            signature=origin.signature,
-            key=origin.key,
+            data=data, topicIDs=origin.topics, from_id=peer, seqno=origin.seqno
         )
-        if topic not in origin.topics or not signature_validator(message):
-            return None
-        return publisher(message)
+        if topic in origin.topics:
+            good = _key_of(peer, origin.key).verify(_signed(message), origin.signature)
+            return _name(peer) if good else None
     except Exception:  # bytes that are no key raise whatever the crypto library raises
-        return None
+        pass
+    return None
+
+
+def _signed(message: rpc_pb2.Message) -> bytes:
+    """What the signature of a message covers, where it has neither that nor a key."""
+    return PUBSUB_SIGNING_PREFIX.encode() + message.SerializeToString()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +104,7 @@ class Intake:
 
     def broadcast(self, carrier: rpc_pb2.Message) -> ReceivedMessage | Rejected:
         """A message that came over the topic, from its author or from a member that repairs it."""
-        by = publisher(carrier) if carrier.from_id else ""
+        by = _name(carrier.from_id) if carrier.from_id else ""
         try:
             raw, origin = detach_origin(carrier.data)
             message = self._codec.decode(raw)
