@@ -548,8 +548,6 @@ class StoreResponse(_message.Message):
         OK: StoreResponse._Status.ValueType  # 1
         BAD_REQUEST: StoreResponse._Status.ValueType  # 2
         UNKNOWN_CHANNEL: StoreResponse._Status.ValueType  # 3
-        TOO_MANY_REQUESTS: StoreResponse._Status.ValueType  # 4
-        UNAVAILABLE: StoreResponse._Status.ValueType  # 5
         NOT_AUTHORIZED: StoreResponse._Status.ValueType  # 6
 
     class Status(_Status, metaclass=_StatusEnumTypeWrapper): ...
@@ -557,8 +555,6 @@ class StoreResponse(_message.Message):
     OK: StoreResponse.Status.ValueType  # 1
     BAD_REQUEST: StoreResponse.Status.ValueType  # 2
     UNKNOWN_CHANNEL: StoreResponse.Status.ValueType  # 3
-    TOO_MANY_REQUESTS: StoreResponse.Status.ValueType  # 4
-    UNAVAILABLE: StoreResponse.Status.ValueType  # 5
     NOT_AUTHORIZED: StoreResponse.Status.ValueType  # 6
 
     STATUS_FIELD_NUMBER: _builtins.int
@@ -568,13 +564,10 @@ class StoreResponse(_message.Message):
     NEXT_FIELD_NUMBER: _builtins.int
     COMPARISON_FIELD_NUMBER: _builtins.int
     GONE_FIELD_NUMBER: _builtins.int
-    RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     STATE_SIZE_FIELD_NUMBER: _builtins.int
     status: Global___StoreResponse.Status.ValueType
     reason: _builtins.str
-    retry_after_ms: _builtins.int
-    """with TOO_MANY_REQUESTS or UNAVAILABLE"""
     state: _builtins.bytes
     """a part of a snapshot"""
     state_size: _builtins.int
@@ -605,13 +598,12 @@ class StoreResponse(_message.Message):
         next: Global___Key | None = ...,
         comparison: Global___Comparison | None = ...,
         gone: Global___Key | None = ...,
-        retry_after_ms: _builtins.int = ...,
         state: _builtins.bytes = ...,
         state_size: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "next", b"next"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "items", b"items", "next", b"next", "reason", b"reason", "retry_after_ms", b"retry_after_ms", "state", b"state", "state_size", b"state_size", "status", b"status", "unknown", b"unknown"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comparison", b"comparison", "gone", b"gone", "items", b"items", "next", b"next", "reason", b"reason", "state", b"state", "state_size", b"state_size", "status", b"status", "unknown", b"unknown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,8 +24,8 @@ from trio.testing import MockClock
 
 from episub_router import PubsubParams, ResilientPubsub
 from episub_router.sds import SdsChannel
-from episub_router.sds.net import calls, exchange
-from episub_router.sds.net.calls import Call, streams_of
+from episub_router.sds.net import calls, exchange, limiter
+from episub_router.sds.net.calls import Call, carry, streams_of
 from episub_router.sds.net.exchange import ExchangeError, ask, server_of
 from episub_router.sds.net.outbox import PublishQueue, RateLimit, Turns
 from episub_router.sds.protocol.effects import AskCompare, AskRange, Purpose
@@ -40,6 +40,7 @@ from episub_router.sds.wire.exchange import (
     encode_request,
     encode_response,
 )
+from episub_router.util.params import Rate
 from tests.hosts import PATIENCE, Node, connect_all, eventually, running_nodes
 
 pytestmark = pytest.mark.hosts
@@ -73,6 +74,11 @@ def opened_streams(node: Node, monkeypatch: pytest.MonkeyPatch) -> Iterator[list
 
 async def asked(b: Node, a: Node, request: Request) -> Response:
     return await ask(b.host, a.id, request, within=PATIENCE, max_size=2**20)
+
+
+async def refused(b: Node, a: Node, request: Request) -> None:
+    with pytest.raises(ExchangeError):
+        await asked(b, a, request)
 
 
 async def answer_unknown(stream: INetStream) -> None:
@@ -137,7 +143,7 @@ async def test_streams_that_the_other_side_leaves_open_are_ended(
             with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
                 await asked(b, a, Request("t", str(n), WHOLE))
             # A stream that is still kept would carry the next request, which nobody reads.
-            await eventually(lambda: not streams_of(b.host)._waiting, PATIENCE)
+            await eventually(lambda: not streams_of(b.host), PATIENCE)
             await eventually(lambda: kept(b, a) <= before, PATIENCE)
         server_of(a.host)
         before = kept(a, b)
@@ -183,6 +189,26 @@ async def test_a_peer_keeps_few_streams(monkeypatch: pytest.MonkeyPatch) -> None
             await answered(stream)
             await stream.close()
         await eventually(lambda: not server.open_streams, PATIENCE)
+
+
+async def test_requests_beyond_a_peers_rate_wait_unless_it_has_many_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They were refused, and asked again."""
+    monkeypatch.setattr(limiter, "PEER_RATE", Rate(20.0, 2))
+    async with two_hosts() as (a, b):
+        server, request = server_of(a.host), Request("t", "0", WHOLE)
+        start = trio.current_time()
+        for _ in range(6):
+            with pytest.raises(ExchangeError, match="UNKNOWN_CHANNEL"):
+                await asked(b, a, request)
+        assert trio.current_time() - start >= 4 / 20.0
+        assert server.counts["waited"] >= 4
+        monkeypatch.setattr(exchange, "MOST_STREAMS", 0)
+        async with trio.open_nursery() as nursery:
+            for _ in range(6):
+                nursery.start_soon(refused, b, a, request)
+        assert server.counts["broken-stream"]
 
 
 async def test_a_stream_that_ended_while_it_was_kept_is_replaced(
@@ -270,8 +296,8 @@ async def test_a_request_that_is_left_while_it_is_written_leaves_no_task_behind(
     autojump_clock: MockClock,
 ) -> None:
     stream = StalledStream()
-    host, call = cast(IHost, StalledHost(stream)), Call(b"request", 2**20, joint=False)
-    streams_of(host).carry(host, ID(b"peer"), call)
+    host, call = cast(IHost, StalledHost(stream)), Call(b"request", 2**20)
+    carry(host, ID(b"peer"), call)
     await trio.sleep(10.0)
     call.leave()
     await trio.sleep(0.5)

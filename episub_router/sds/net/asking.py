@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeAlias
 
-import trio
 from libp2p.abc import IHost
 from libp2p.peer.id import ID
 
@@ -106,7 +105,7 @@ class Asker:
             most = limit + 1 - len(rows)  # the place itself may be there too
             page = fx.AskRange(peer, most, None, before, newest_first=True)
             async with self._pace.turn(peer):
-                response = await self._once(page, self._channel.params.pull_timeout)
+                response = await self._once(page)
             for item in response.items:
                 received = self._served(item, peer)
                 if received is None or (before is not None and item.key >= before):
@@ -121,35 +120,21 @@ class Asker:
         return rows[:limit][::-1]
 
     async def _answer(self, effect: fx.Ask) -> Response | ExchangeError | None:
-        """What came of a request; None where it was of no use any more when its turn had come.
+        """What came of a request; None where it was of no use any more when its turn had come."""
+        async with self._pace.turn(effect.peer):
+            if not self._channel.participant.awaits(effect):
+                return None
+            try:
+                return await self._once(effect)
+            except ExchangeError as error:
+                return error
 
-        A peer that says that it's too early is asked again, in another turn.
-        """
-        left = self._channel.params.pull_timeout
-        while True:
-            async with self._pace.turn(effect.peer):
-                if not self._channel.participant.awaits(effect):
-                    return None
-                begun = trio.current_time()
-                try:
-                    return await self._once(effect, left)
-                except ExchangeError as error:
-                    refusal = error
-            left -= trio.current_time() - begun
-            if not 0 < refusal.retry_after < left:
-                return refusal
-            begun = trio.current_time()
-            await trio.sleep(refusal.retry_after)
-            left -= trio.current_time() - begun
-            if left <= 0:  # the event loop was busy
-                return refusal
-
-    async def _once(self, effect: fx.Ask, within: float) -> Response:
+    async def _once(self, effect: fx.Ask) -> Response:
         return await exchange.ask(
             self._host,
             ID.from_string(effect.peer),
             Request(self._channel.topic_name, self._channel.channel_id, effect),
-            within=within,
+            within=self._channel.params.pull_timeout,
             max_size=self._channel.params.page_bytes + 2 * self._channel.params.max_message,
         )
 

@@ -87,19 +87,15 @@ CLOSING = 10.0
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """One request and what came of it: `data`, or an `error`, once it is `done`.
-
-    `joint`: its answer is short, so that it may share a stream's turn with others.
-    """
+    """One request and what came of it: `data`, or an `error`, once it is `done`."""
 
     request: bytes
     max_size: int
-    joint: bool
     done: trio.Event = field(default_factory=trio.Event)
     data: bytes = b""
     error: Exception | None = None
     left: bool = False
-    on: _OpenStream | None = None
+    on: CallStream | None = None
 
     def leave(self) -> None:
         """Nobody waits for the answer any more: where it isn't there, the stream is reset."""
@@ -108,80 +104,43 @@ class Call:
             trio.lowlevel.spawn_system_task(self.on.end)
 
 
-class Streams:
-    """The streams of one host that are open for another request, by peer."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[ID, list[_OpenStream]] = {}
-        self._starting: dict[ID, _OpenStream] = {}
-        """Those that begin with joint calls in a moment, and take more of them until then."""
-
-    def carry(self, host: IHost, peer: ID, call: Call) -> None:
-        """Let a stream to `peer` carry a call: one that is open, or a new one."""
-        stream = self._starting.get(peer) if call.joint else None
-        if stream is not None:
-            stream.calls.append(call)
-            return
-        waiting = self._waiting.get(peer)
-        if waiting:
-            stream = waiting[-1]  # the last to have waited, so that others end
-            stream.take(call)
-        else:
-            stream = _OpenStream(self, peer, call)
-            trio.lowlevel.spawn_system_task(stream.run, host)
-        if call.joint:
-            self._starting[peer] = stream
-
-    def begins(self, peer: ID, stream: _OpenStream) -> None:
-        if self._starting.get(peer) is stream:
-            del self._starting[peer]
-
-    def wait(self, peer: ID, stream: _OpenStream) -> None:
-        self._waiting.setdefault(peer, []).append(stream)
-
-    def leave(self, peer: ID, stream: _OpenStream) -> None:
-        """`stream` waits no more."""
-        waiting = self._waiting[peer]
-        waiting.remove(stream)
-        if not waiting:
-            del self._waiting[peer]
-
-
-class _OpenStream:
-    """Carries calls to a peer, one after another, in a task that nobody cancels.
+class CallStream:
+    """The stream of one host to a peer. It carries calls in turns, of which each takes all that
+    wait, in a task that nobody cancels.
 
     A write of py-libp2p that is cancelled has used a nonce of the connection's encryption and sent
     nothing, after which the other side can read no more: all that goes on between two hosts would
     end with one request that took too long. A call that is left resets its stream first.
     """
 
-    def __init__(self, streams: Streams, peer: ID, call: Call) -> None:
-        self.calls = [call]
-        """Those that it carries, or begins with in a moment; none while it waits."""
-        self._streams = streams
+    def __init__(self, peer: ID) -> None:
         self._peer = peer
-        self._taken = trio.Event()
+        self._waiting: list[Call] = []
+        self._posted = trio.Event()
         self._stream: INetStream | None = None
         self._frames: IncomingFrames | None = None
         self._reading = trio.CancelScope()
 
-    def take(self, call: Call) -> None:
-        """Carry a call, while none is there."""
-        self.calls = [call]
-        self._streams.leave(self._peer, self)
-        self._taken.set()
+    def post(self, call: Call) -> None:
+        """Carry a call in the next turn."""
+        self._waiting.append(call)
+        self._posted.set()
 
     async def run(self, host: IHost) -> None:
-        while self.calls:
-            self._streams.begins(self._peer, self)
+        """Until no call has come for a while."""
+        streams = streams_of(host)
+        while self._waiting:
+            calls, self._waiting = self._waiting, []
             try:
-                await self._carry(host)
+                await self._carry(host, calls)
             finally:
-                for call in self.calls:
+                for call in calls:
                     call.done.set()
-            if self._stream is None:
-                return
-            await self._next()
+            if self._stream is not None and not self._waiting:
+                self._posted = trio.Event()
+                with trio.move_on_after(LINGER):
+                    await self._posted.wait()
+        del streams[self._peer]
         if self._stream is not None:
             await quiet_close(self._stream)
 
@@ -193,7 +152,7 @@ class _OpenStream:
             await trio.sleep(_GRACE)
             reading.cancel()
 
-    async def _carry(self, host: IHost) -> None:
+    async def _carry(self, host: IHost, calls: list[Call]) -> None:
         """The answers to all calls, or errors.
 
         Where the stream was kept, and may have ended meanwhile, or another call on it was left, a
@@ -201,24 +160,24 @@ class _OpenStream:
         """
         again = True
         while again:
-            kept, before = self._stream is not None, self.calls
+            kept, before = self._stream is not None, calls
             try:
-                await self._answers(host)
+                await self._answers(host, calls)
                 again = False
             except Exception as error:  # py-libp2p's layers raise many unrelated types
                 await self._give_up()
-                self.calls = [c for c in before if not c.done.is_set() and not c.left]
-                again = bool(self.calls) and (kept or len(self.calls) < len(before))
-                for call in self.calls:
+                calls = [c for c in before if not c.done.is_set() and not c.left]
+                again = bool(calls) and (kept or len(calls) < len(before))
+                for call in calls:
                     call.error = None if again else error
-        if any(call.left for call in self.calls):
+        if any(call.left for call in calls):
             await self._give_up()
 
-    async def _answers(self, host: IHost) -> None:
+    async def _answers(self, host: IHost, calls: list[Call]) -> None:
         if self._stream is None or self._frames is None:
             self._stream = await host.new_stream(self._peer, [MANY])
             self._frames = IncomingFrames(self._stream)
-        calls = [call for call in self.calls if not call.left]
+        calls = [call for call in calls if not call.left]
         reading = self._reading = trio.CancelScope()  # which one left while it is written ends too
         for call in calls:
             call.on = self
@@ -236,14 +195,19 @@ class _OpenStream:
         if stream is not None:
             await quiet_reset(stream)
 
-    async def _next(self) -> None:
-        """Wait for another call."""
-        self.calls, self._taken = [], trio.Event()
-        self._streams.wait(self._peer, self)
-        with trio.move_on_after(LINGER):
-            await self._taken.wait()
-        if not self.calls:
-            self._streams.leave(self._peer, self)
+
+streams_of: Callable[[IHost], dict[ID, CallStream]] = one_for_each(lambda host: {})
+"""By peer, those that carry a call or are kept for the next one."""
+
+
+def carry(host: IHost, peer: ID, call: Call) -> None:
+    """Let the stream to `peer` carry a call."""
+    streams = streams_of(host)
+    stream = streams.get(peer)
+    if stream is None:
+        stream = streams[peer] = CallStream(peer)
+        trio.lowlevel.spawn_system_task(stream.run, host)
+    stream.post(call)
 
 
 async def quiet_reset(stream: INetStream) -> None:
@@ -267,6 +231,3 @@ async def quiet_close(stream: INetStream) -> None:
         except Exception:
             pass
     await quiet_reset(stream)
-
-
-streams_of: Callable[[IHost], Streams] = one_for_each(lambda host: Streams())

@@ -18,9 +18,9 @@ from episub_router.sds.net.calls import (
     MANY,
     Call,
     IncomingFrames,
+    carry,
     quiet_close,
     quiet_reset,
-    streams_of,
 )
 from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol.effects import Ask, AskCompare, AskIds, AskRange, AskSnapshot
@@ -48,19 +48,17 @@ _TOGETHER = 65_536
 """Bytes of answers that are sent together, where several requests came together (chosen)."""
 IDLE = 60.0
 """Seconds without a request after which the side that answers ends a stream (chosen)."""
-MOST_STREAMS = 64
-"""Streams of a peer that may wait for a further request: four times what we open (chosen)."""
+MOST_STREAMS = 16
+"""Streams of a peer that may wait for a further request; we open one, and one more where it ended
+(chosen)."""
 
 
 class ExchangeError(Exception):
-    """A peer gave no usable answer; the message says why.
+    """A peer gave no usable answer; the message says why."""
 
-    `retry_after`: seconds after which it will have one, 0 where it didn't say so.
-    """
 
-    def __init__(self, message: str, retry_after: float = 0.0) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+class TooManyStreamsError(Exception):
+    """A peer has too many streams for requests of it to wait."""
 
 
 Authorizer: TypeAlias = Callable[[ID, str, str], bool]
@@ -80,7 +78,7 @@ class Served(Protocol):
 
 
 class ExchangeServer:
-    """Answers for all channels of a host. Requests beyond a peer's rate are refused."""
+    """Answers for all channels of a host. Requests beyond a peer's rate wait for their time."""
 
     def __init__(self, host: IHost) -> None:
         host.set_stream_handler(MANY, self._handle)
@@ -157,7 +155,7 @@ class ExchangeServer:
         self.counts[response.status.name] += 1
         good = response.status is not ResponseStatus.BAD_REQUEST
         answer = encode_varint_prefixed(encode_response(response))
-        self._limiter.served(peer.to_base58(), len(answer), trio.current_time())
+        self._limiter.served(peer.to_base58(), len(answer), listed(response), trio.current_time())
         return answer, good
 
     async def _end_late(self, stream: INetStream) -> None:
@@ -172,13 +170,13 @@ class ExchangeServer:
         except SdsWireError as error:
             return Response(ResponseStatus.BAD_REQUEST, str(error))
         name = (request.topic, request.channel_id)
+        of = name if name in self._channels else None
+        while wait := self._limiter.wait(name_of_peer, of, trio.current_time()):
+            if self.open_streams[peer] > MOST_STREAMS:
+                raise TooManyStreamsError(name_of_peer)
+            self.counts["waited"] += 1
+            await trio.sleep(wait)
         channel = self._channels.get(name)
-        now = trio.current_time()
-        wait = self._limiter.wait(name_of_peer, name if channel else None, now)
-        if wait > 0:
-            return Response(
-                ResponseStatus.TOO_MANY_REQUESTS, f"ask again in {wait:.3f} s", retry_after=wait
-            )
         if channel is None:
             return Response(
                 ResponseStatus.UNKNOWN_CHANNEL,
@@ -191,11 +189,18 @@ class ExchangeServer:
         if isinstance(request.ask, AskCompare):
             log = channel.participant.log
             hashed = sum(log.size(r.after, r.until) for r in request.ask.ranges)
-            self._limiter.hashed(name_of_peer, hashed, now)
+            self._limiter.served(name_of_peer, hashed, 0, trio.current_time())
         return await _look_up(channel, request.ask)
 
 
 server_of = one_for_each(ExchangeServer)
+
+
+def listed(response: Response) -> int:
+    """How many messages, ids and parts of a log an answer has."""
+    compared = response.comparison
+    parts = len(compared.parts) + len(compared.keys) if compared else 0
+    return len(response.items) + len(response.unknown_ids) + parts
 
 
 async def _look_up(channel: Served, ask: Ask) -> Response:
@@ -255,9 +260,8 @@ def look_up(
 
 async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_size: int) -> Response:
     """Ask `peer`, waiting at most `within` s. Raises ExchangeError."""
-    joint = isinstance(request.ask, AskCompare)
-    call = Call(encode_varint_prefixed(encode_request(request)), max_size, joint=joint)
-    streams_of(host).carry(host, peer, call)
+    call = Call(encode_varint_prefixed(encode_request(request)), max_size)
+    carry(host, peer, call)
     try:
         with trio.fail_after(within):
             await call.done.wait()
@@ -273,6 +277,5 @@ async def ask(host: IHost, peer: ID, request: Request, *, within: float, max_siz
     except SdsWireError as error:
         raise ExchangeError(f"{peer}: {error}") from error
     if response.status is not ResponseStatus.OK:
-        reason = f"{peer}: {response.status.name}: {response.reason}"
-        raise ExchangeError(reason, response.retry_after)
+        raise ExchangeError(f"{peer}: {response.status.name}: {response.reason}")
     return response

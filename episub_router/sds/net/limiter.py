@@ -18,25 +18,25 @@ CHANNEL_RATE = Rate(20.0, 60)
 (chosen)."""
 PEER_RATE = Rate(500.0, 2000)
 """Requests for all channels: 300 channels that join at once, within a second (chosen)."""
-HASHED_RATE = Rate(250_000.0, 10_000_000)
-"""Messages whose hashes are hashed: a hundredth of a core, and a hundred logs of 100,000 at once
-(chosen)."""
-SERVED_RATE = Rate(524_288.0, 2**28)
-"""Bytes of answers: 4 % of a core, and a log of a million short messages at once (chosen)."""
+SERVED_RATE = Rate(524_288.0, 2**29)
+"""Bytes of answers, messages whose hashes are hashed, and `_LISTED` for each thing that an answer
+lists: 2 % of a core, and a log of 600,000 short messages at once (chosen)."""
+_LISTED = 640
+"""As what a message, its id or a part of a log counts in an answer: 25 us, as so many bytes take
+(measured)."""
 _CHANNEL_BUCKETS = 65_536
 _PEER_BUCKETS = 4096
 
 
 class RequestLimiter:
-    """A peer that asks for many channels has a share for each, and a bound for all. What it lets us
-    hash and what it is served have bounds of their own."""
+    """A peer that asks for many channels has a share for each, and a bound for all; and one for
+    what answering takes."""
 
     def __init__(self) -> None:
         self._by_channel: TokenBuckets[tuple[str, str, str]] = TokenBuckets(
             CHANNEL_RATE, _CHANNEL_BUCKETS
         )
         self._by_peer: TokenBuckets[str] = TokenBuckets(PEER_RATE, _PEER_BUCKETS)
-        self._hashed: TokenBuckets[str] = TokenBuckets(HASHED_RATE, _PEER_BUCKETS)
         self._served: TokenBuckets[str] = TokenBuckets(SERVED_RATE, _PEER_BUCKETS)
 
     def wait(self, peer: str, channel: tuple[str, str] | None, now: float) -> float:
@@ -44,11 +44,7 @@ class RequestLimiter:
 
         `channel`: topic and id of one that there is, None for any other.
         """
-        wait = max(
-            self._by_peer.wait(peer, now, 1),
-            self._hashed.wait(peer, now),
-            self._served.wait(peer, now),
-        )
+        wait = max(self._by_peer.wait(peer, now, 1), self._served.wait(peer, now))
         if not wait and channel is not None:
             wait = self._by_channel.wait((peer, *channel), now, 1)
         if not wait:
@@ -57,13 +53,10 @@ class RequestLimiter:
                 self._by_channel.spend((peer, *channel), now)
         return wait
 
-    def hashed(self, peer: str, messages: int, now: float) -> None:
-        """So many messages of a log are hashed for a comparison."""
-        self._hashed.spend(peer, now, messages)
-
-    def served(self, peer: str, size: int, now: float) -> None:
-        """An answer has so many bytes."""
-        self._served.spend(peer, now, size)
+    def served(self, peer: str, size: int, listed: int, now: float) -> None:
+        """An answer of so many bytes, or messages that were hashed for one, lists so many
+        things."""
+        self._served.spend(peer, now, size + _LISTED * listed)
 
 
 class HostPace:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -44,7 +43,6 @@ class ResponseStatus(IntEnum):
     OK = 1
     BAD_REQUEST = 2
     UNKNOWN_CHANNEL = 3
-    TOO_MANY_REQUESTS = 4
     NOT_AUTHORIZED = 6
 
     @classmethod
@@ -71,8 +69,6 @@ class Response:
     next: Key | None = None
     comparison: LogComparison | None = None
     gone: Key | None = None
-    retry_after: float = 0.0
-    """Seconds after which to ask again, where the status says that it is too early."""
     state: bytes = b""
     """A part of a snapshot, of which `items` are the statements."""
     state_size: int = 0
@@ -140,7 +136,6 @@ def encode_response(response: Response) -> bytes:
         status=sds_pb2.StoreResponse.Status.ValueType(response.status),
         reason=response.reason,
         unknown=map(pack_id, response.unknown_ids),
-        retry_after_ms=math.ceil(response.retry_after * 1000),
         state=response.state,
         state_size=response.state_size,
     )
@@ -180,7 +175,6 @@ def decode_response(data: bytes) -> Response:
         next=_key_from_pb(pb.next) if pb.HasField("next") else None,
         comparison=_comparison_from_pb(pb.comparison) if pb.HasField("comparison") else None,
         gone=_key_from_pb(pb.gone) if pb.HasField("gone") else None,
-        retry_after=pb.retry_after_ms / 1000,
         state=pb.state,
         state_size=pb.state_size,
     )
