@@ -68,7 +68,7 @@ def test_eviction_moves_the_range_that_is_compared() -> None:
     one, other = log_of(places), log_of(places)
     for _ in range(3000):
         other.evict()
-    assert other.newest(2) == ["m4998", "m4999"]
+    assert [key[1] for key in other.places()[-2:]] == ["m4998", "m4999"]
     assert other.places((3000, ""), (3002, "")) == [(3000, "m3000"), (3001, "m3001")]
     count, value = one.summary(SALT, None, None)
     answer = compare(other, SALT, [RangeHash(None, None, count, value)], 2000)

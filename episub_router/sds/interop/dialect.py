@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import replace
 
 from episub_router.protocol.types import Time
@@ -36,7 +35,6 @@ class InteropDialect(Dialect):
         self._count = 0
         capacity = filters.geometry.capacity
         self._received: deque[MessageId] = deque(maxlen=max(1, int(capacity * _KEEP)))
-        self._delivered: deque[MessageId] = deque(maxlen=history)
         self._possibly: dict[tuple[MessageId, SenderId], None] = {}
 
     def name(self, sender: SenderId, channel_id: str, lamport: int, content: bytes) -> MessageId:
@@ -50,11 +48,10 @@ class InteropDialect(Dialect):
     def fill(self, message: Message, log: Log) -> Message:
         """Recent messages besides the heads, and the filter."""
         chosen = dict.fromkeys(message.history_ids)
-        for recent in reversed(self._delivered):
+        for recent in log.recent():
             if len(chosen) >= self._history:
                 break
-            if recent in log:
-                chosen[recent] = None
+            chosen[recent] = None
         entries = [(i, log.get(i)) for i in chosen]
         return replace(
             message,
@@ -79,13 +76,8 @@ class InteropDialect(Dialect):
         for message_id in self._received:
             self._add(message_id)
 
-    def delivered(self, message_id: MessageId) -> None:
-        self._delivered.append(message_id)
-
-    def restore(self, logged: Iterable[MessageId]) -> None:
-        logged = list(logged)
-        self._delivered.extend(logged)
-        self._received.extend(logged)
+    def restore(self, log: Log) -> None:
+        self._received.extend(reversed(tuple(log.recent())))
         self._refill()
 
     def review(self, message: Message, outgoing: Outgoing, now: Time) -> list[Effect]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from episub_router.sds.protocol.entry import Key, LogEntry
 from episub_router.sds.protocol.message import MessageId, SenderId
@@ -158,12 +158,16 @@ class Log:
         """Those that have messages in the log, each with the clock of its newest one."""
         return {sender: held.last(1)[0][0] for sender, held in self._by_sender.items()}
 
+    def said_by_its_sender(self, message_id: MessageId) -> int:
+        """How many messages its sender has in the log."""
+        return len(self._by_sender[self._entries[message_id].sender_id])
+
     def key(self, message_id: MessageId) -> Key:
         return (self._entries[message_id].lamport, message_id)
 
-    def newest(self, count: int) -> list[MessageId]:
-        """The last `count` ids of the order, ascending."""
-        return [key[1] for key in self._keys[max(self._front, len(self._keys) - count) :]]
+    def recent(self) -> Iterator[MessageId]:
+        """All ids, the last to be logged first."""
+        return reversed(self._entries)
 
     def place(self, index: int) -> Key:
         """The place at `index` of the order, from 0. Raises IndexError."""

@@ -40,7 +40,8 @@ from episub_router.sds.protocol.wants import PULL_DELAY, Wants
 from episub_router.util.bounded import put_last
 
 MAX_HEADS = 1024
-"""Heads that a message names, in an eighth of it; of more it names some at random (chosen)."""
+"""Heads that a message names, in an eighth of it; of more it names those of senders with most
+messages, of equals some at random: so made-up senders take no member's place (chosen)."""
 _HEAD = 40
 """Bytes of a head, at most where ids are digests."""
 MAX_GAPS = 64
@@ -78,11 +79,8 @@ class Dialect:
     def received(self, message_id: MessageId) -> None:
         """A message came, and may wait for others."""
 
-    def delivered(self, message_id: MessageId) -> None:
-        """A message is in the log."""
-
-    def restore(self, logged: Iterable[MessageId]) -> None:
-        """What was logged before a restart, oldest first."""
+    def restore(self, log: Log) -> None:
+        """What was logged before a restart."""
 
     def review(self, message: Message, outgoing: Outgoing, now: Time) -> list[Effect]:
         """What a message of another says about ours besides its history."""
@@ -131,15 +129,15 @@ class Participant:
         self.wants = Wants(me, params, rng, self.peers, self.group)
         self._responses = Responses(me, params)
         self.sync = SyncTimer(me, params, rng)
+        self.snapshots = Snapshots()
         self._delivery = CausalDelivery(
-            params, self.clock, self.log, self._delivered, self.wants, self.group
+            params, self.clock, self.log, self.snapshots.note, self.wants, self.group
         )
         self.incoming = self._delivery.incoming
         self._joining = Joining(join_last, join_snapshot, self.log, self.clock)
         self._opened = opened
         self._state = b""
         """What has come of a snapshot."""
-        self.snapshots = Snapshots()
         self._catchup = Catchup(params, rng, self.peers, self.log, self._joining)
         self._ephemeral: dict[MessageId, None] = {}
         if restored is not None:
@@ -183,7 +181,6 @@ class Participant:
         self.log.add(new_id, entry, draft.history_ids, head=True)
         self.snapshots.note(replace(draft, message_id=new_id))
         self._dialect.received(new_id)
-        self._dialect.delivered(new_id)
         effects: list[Effect] = [
             fx.ClockSet(lamport),
             fx.Logged(new_id, entry, raw, self._prove(raw), (), segment),
@@ -534,10 +531,6 @@ class Participant:
 
     # Steps
 
-    def _delivered(self, message: Message) -> None:
-        self.snapshots.note(message)
-        self._dialect.delivered(message.message_id)
-
     def _heads(self) -> list[MessageId]:
         """What a message of ours names: everything else is among the ancestors of these.
 
@@ -547,7 +540,8 @@ class Participant:
         heads, last = list(self.log.heads), self.outgoing.last
         most = min(MAX_HEADS, self.params.max_message // 8 // _HEAD)
         if len(heads) >= most:
-            heads = self._rng.sample(heads, most - 1)
+            heads = self._rng.sample(heads, len(heads))
+            heads = sorted(heads, key=self.log.said_by_its_sender, reverse=True)[: most - 1]
         if last is not None and last in self.log and self.log.own_seen(heads) < self.outgoing.clock:
             heads.append(last)
         return heads
@@ -620,7 +614,7 @@ class Participant:
             self._delivery.bury(lost)
         for passed in restored.passed:
             self.log.pass_by(passed)
-        self._dialect.restore(self.log.newest(len(self.log)))
+        self._dialect.restore(self.log)
         for damaged in restored.damaged:
             self.wants.add(damaged, None, self.me, None, now, clock=0, pull_after=0.0)
         if len(self.log):

@@ -23,7 +23,7 @@ _LIMIT = 1000
 """Answers pending, as in js."""
 _GROUP = 128
 """Members of a response group, as in the specification of SDS-R."""
-_BYTES = Rate(4096, 262_144)
+_BYTES = Rate(1024, 131_072)
 """What is repaired for one member that asks: bytes per second, and at once (chosen). All members
 hear all requests and answers, and count alike: so it holds for the group."""
 
