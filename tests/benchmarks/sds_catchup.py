@@ -5,8 +5,9 @@
 Simulated: a member that has everything and one that has nothing, with delays of each direction and
 links of the server as given; seconds are virtual ones, and what computing takes is said beside
 them. The server resends its last messages meanwhile, as nobody has acknowledged them. On real hosts
-(`--hosts`): two hosts over loopback, where each signature is checked. With `--snapshot` a newcomer
-takes a snapshot of all messages, which are in the server's store already, and what followed.
+(`--hosts`): two hosts of one process over loopback, where each signature is checked; seconds are
+real ones. With `--snapshot` a newcomer takes a snapshot of all messages, which are in the server's
+store already, and what followed.
 """
 
 from __future__ import annotations
@@ -81,10 +82,7 @@ async def real(count: int) -> None:
             await connect_all([(first, second)])
             await eventually(lambda: len(newcomer.log) == count, 600.0)
             took, cpu = trio.current_time() - start, time.process_time() - cpu
-    print(
-        f"Real hosts in one process: {count:,} messages in {took:.1f} s, {cpu:.1f} s of the CPU "
-        "for both"
-    )
+    print(json.dumps({"joins": "all messages", "messages": count, "seconds": took, "cpu_s": cpu}))
 
 
 async def with_snapshot(count: int) -> None:
@@ -107,7 +105,7 @@ async def with_snapshot(count: int) -> None:
                 assert snapshot is not None
                 await eventually(lambda: len(newcomer.log) == 2, 600.0)
                 took = trio.current_time() - start
-    print(f"Real hosts in one process: {count:,} messages as a snapshot in {took:.1f} s")
+    print(json.dumps({"joins": "a snapshot", "messages": count, "seconds": took}))
 
 
 def said(codec: Codec, sender: str, clock: int) -> fx.Logged:

@@ -309,7 +309,17 @@ RECIPES: dict[str, Recipe] = {
             alone=True,
         ),
         _benchmark("sds-bytes", "sds_bytes", "--seeds", "1", "2", "3", "4", code=("sds/protocol",)),
-        _benchmark("sds-catchup", "sds_catchup", "--size", "224", code=("sds/protocol",)),
+        Recipe(
+            name="sds-catchup",
+            commands=[
+                ("-m", "tests.benchmarks.sds_catchup", *given)
+                for given in (("--size", "224"), ("--hosts",),
+                              ("--snapshot", "--messages", "1000000"))
+            ],
+            code=("sds",),
+            read=lines_of_rows,
+        ),
+        _benchmark("sds-attacks", "sds_attacks", code=("sds",)),
         _benchmark("sds-kills", "sds_kills", "--kills", "10000", code=("sds",)),
         _benchmark("sds-vs-js", "sds_vs_js", code=("sds",), alone=True),
         _benchmark("pipeline", "pipeline", "--events", "1000000", "10000000", "50000000",

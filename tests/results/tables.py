@@ -410,8 +410,14 @@ def _sds_bytes() -> Lines:
 
 def _sds_catchup() -> Lines:
     found = [figures_of(row) for row in rows_of("sds-catchup")]
-    hole, link = "a hole in {hole_in} messages", "{delay_ms} ms, {mbit_s} Mbit/s"
-    return {(hole if "hole_in" in own else link).format_map(own): own for own in found}
+    labels = {
+        "hole_in": "a hole in {hole_in} messages",
+        "delay_ms": "{delay_ms} ms, {mbit_s} Mbit/s",
+        "joins": "real hosts, {messages} messages: {joins}",
+    }
+    return {
+        label.format_map(own): own for own in found for key, label in labels.items() if key in own
+    }
 
 
 def _choke() -> Lines:
@@ -532,6 +538,11 @@ TABLES: dict[str, Table] = {
         "seconds": "{seconds}", "requests": "{requests}", "MB": "{mb}",
         "resent meanwhile": "{resent}",
     }, _sds_catchup),
+    "sds-attacks": _plain("sds-attacks", "{attack}", "attack", {
+        "seconds": "{seconds}", "bytes of the attacker to each victim": "{attacker_bytes}",
+        "other bytes of a victim": "{victim_bytes}", "ratio": "{ratio}",
+        "share of a core": "{cpu_percent} %",
+    }),
     "sds-kills": _plain("sds-kills", "{kills}", "kills", {
         "messages": "{messages}", "lost": "{lost}", "delivered twice": "{twice}",
         "out of causal order": "{contradictions}", "seconds": "{seconds}",
