@@ -218,7 +218,7 @@ async def asked(served: Served, ask: fx.Ask, seconds: float) -> tuple[int, float
         answer = encode_response(response)
         server._limiter.served(peer.to_base58(), len(answer), listed(response), trio.current_time())
         size += len(data) + len(answer)
-        await trio.sleep(0.01)
+        await trio.sleep(0.002)
     return size, time.process_time() - cpu
 
 
@@ -236,8 +236,9 @@ def main() -> None:
             "cpu_percent": 100 * (cpu - cpu_before) / seconds,
         }  # fmt: skip
         print(json.dumps(row), flush=True)
-    many, large = Served(100_000, 10), Served(300, 900_000)
+    few, many, large = Served(10, 10), Served(100_000, 10), Served(300, 900_000)
     for name, served, ask in (
+        ("small comparisons", few, fx.AskCompare("", bytes(16), few.ranges(1))),
         ("comparisons of 64 ranges", many, fx.AskCompare("", bytes(16), many.ranges(64))),
         ("pages of 100,000 messages", many, fx.AskRange("", 4000)),
         ("pages of messages of 900 kB", large, fx.AskRange("", 4000)),

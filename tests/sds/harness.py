@@ -370,7 +370,7 @@ class Group:
             if not self._linked(asker, ask.peer):
                 self._later(self._delay(), lambda: self._fail(asker, life, ask))
                 return
-            wait = self.limiter.wait(f"{asker}-{ask.peer}", ("t", CHANNEL), self.now)
+            wait = self.limiter.wait(f"{asker}-{ask.peer}", self.now)
             if wait:
                 self._later(max(wait, 0.001), reach)  # milliseconds, as on the wire
                 return

@@ -16,7 +16,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from episub_router.sds.net import exchange
 from episub_router.sds.net.asking import Asker, Step
 from episub_router.sds.net.limiter import (
-    CHANNEL_RATE,
     MOST_ASKS,
     PEER_RATE,
     HostPace,
@@ -27,28 +26,20 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire.exchange import Request, Response
 
 
-def test_one_channel_has_its_burst_and_then_its_rate() -> None:
+def test_a_peer_has_its_burst_and_then_its_rate() -> None:
     limiter = RequestLimiter()
-    waits = [limiter.wait("p", ("t", "c"), 10.0) for _ in range(CHANNEL_RATE.burst)]
+    waits = [limiter.wait("p", 10.0) for _ in range(PEER_RATE.burst)]
     assert set(waits) == {0.0}
-    wait = limiter.wait("p", ("t", "c"), 10.0)
-    assert 0 < wait <= 1 / CHANNEL_RATE.per_second + 1e-6
-    assert limiter.wait("p", ("t", "other"), 10.0) == 0.0
-    assert limiter.wait("other", ("t", "c"), 10.0) == 0.0
-    assert limiter.wait("p", ("t", "c"), 10.0 + wait) == 0.0  # as it said
-    assert limiter.wait("p", ("t", "c"), 10.0 + wait) > 0
+    wait = limiter.wait("p", 10.0)
+    assert 0 < wait <= 1 / PEER_RATE.per_second + 1e-6
+    assert limiter.wait("other", 10.0) == 0.0
+    assert limiter.wait("p", 10.0 + wait) == 0.0  # as it said
+    assert limiter.wait("p", 10.0 + wait) > 0
 
 
 def test_three_hundred_channels_that_join_at_once_are_served() -> None:
     limiter = RequestLimiter()
-    assert not any(limiter.wait("p", ("t", f"{n}"), 10.0) for _ in range(5) for n in range(300))
-
-
-def test_all_channels_together_are_bounded() -> None:
-    limiter = RequestLimiter()
-    refused = [n for n in range(5000) if limiter.wait("p", None, 10.0)]
-    assert refused[0] == PEER_RATE.burst
-    assert limiter.wait("another", ("t", "c"), 10.0) == 0.0
+    assert not any(limiter.wait("p", 10.0) for _ in range(5) for n in range(300))
 
 
 @pytest.mark.parametrize(
@@ -61,12 +52,12 @@ def test_what_answering_a_peer_takes_is_bounded(size: int, listed: int, seconds:
     asked for pages of short messages took 20 % of a core."""
     limiter, now, answered = RequestLimiter(), 10.0, 0
     for _ in range(12_000):
-        if limiter.wait("p", ("t", "c"), now) == 0:
+        if limiter.wait("p", now) == 0:
             limiter.served("p", size, listed, now)
             answered += 1
         now += 0.05
     assert answered * seconds < 0.05 * 600.0
-    assert limiter.wait("other", ("t", "c"), now) == 0
+    assert limiter.wait("other", now) == 0
 
 
 async def test_a_peer_that_never_answers_holds_up_no_other(autojump_clock: MockClock) -> None:

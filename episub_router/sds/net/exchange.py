@@ -170,8 +170,7 @@ class ExchangeServer:
         except SdsWireError as error:
             return Response(ResponseStatus.BAD_REQUEST, str(error))
         name = (request.topic, request.channel_id)
-        of = name if name in self._channels else None
-        while wait := self._limiter.wait(name_of_peer, of, trio.current_time()):
+        while wait := self._limiter.wait(name_of_peer, trio.current_time()):
             if self.open_streams[peer] > MOST_STREAMS:
                 raise TooManyStreamsError(name_of_peer)
             self.counts["waited"] += 1

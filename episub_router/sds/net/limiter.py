@@ -1,4 +1,4 @@
-"""How often a peer may ask, by channel and altogether, and how much a host asks at a time."""
+"""How often a peer may ask, how much that may take, and how much a host asks at a time."""
 
 from __future__ import annotations
 
@@ -13,44 +13,29 @@ from episub_router.util.token_buckets import TokenBuckets
 
 MOST_ASKS = 16
 """Requests of a host under way at once (chosen)."""
-CHANNEL_RATE = Rate(20.0, 60)
-"""Requests for one channel: a page of a thousand messages each is more than a member can take in
-(chosen)."""
-PEER_RATE = Rate(500.0, 2000)
-"""Requests for all channels: 300 channels that join at once, within a second (chosen)."""
+PEER_RATE = Rate(200.0, 2000)
+"""Requests: 3 % of a core where they are small, and 300 channels that join at once (chosen)."""
 SERVED_RATE = Rate(524_288.0, 2**29)
 """Bytes of answers, messages whose hashes are hashed, and `_LISTED` for each thing that an answer
 lists: 2 % of a core, and a log of 600,000 short messages at once (chosen)."""
 _LISTED = 640
 """As what a message, its id or a part of a log counts in an answer: 25 us, as so many bytes take
 (measured)."""
-_CHANNEL_BUCKETS = 65_536
 _PEER_BUCKETS = 4096
 
 
 class RequestLimiter:
-    """A peer that asks for many channels has a share for each, and a bound for all; and one for
-    what answering takes."""
+    """Requests of each peer, and what answering them takes."""
 
     def __init__(self) -> None:
-        self._by_channel: TokenBuckets[tuple[str, str, str]] = TokenBuckets(
-            CHANNEL_RATE, _CHANNEL_BUCKETS
-        )
-        self._by_peer: TokenBuckets[str] = TokenBuckets(PEER_RATE, _PEER_BUCKETS)
+        self._asked: TokenBuckets[str] = TokenBuckets(PEER_RATE, _PEER_BUCKETS)
         self._served: TokenBuckets[str] = TokenBuckets(SERVED_RATE, _PEER_BUCKETS)
 
-    def wait(self, peer: str, channel: tuple[str, str] | None, now: float) -> float:
-        """0 where a request is allowed; else the seconds after which to ask again.
-
-        `channel`: topic and id of one that there is, None for any other.
-        """
-        wait = max(self._by_peer.wait(peer, now, 1), self._served.wait(peer, now))
-        if not wait and channel is not None:
-            wait = self._by_channel.wait((peer, *channel), now, 1)
+    def wait(self, peer: str, now: float) -> float:
+        """0 where a request is allowed; else the seconds until it is."""
+        wait = max(self._asked.wait(peer, now, 1), self._served.wait(peer, now))
         if not wait:
-            self._by_peer.spend(peer, now)
-            if channel is not None:
-                self._by_channel.spend((peer, *channel), now)
+            self._asked.spend(peer, now)
         return wait
 
     def served(self, peer: str, size: int, listed: int, now: float) -> None:
