@@ -306,6 +306,33 @@ async def test_a_request_that_is_left_while_it_is_written_leaves_no_task_behind(
     assert not stream.reading
 
 
+class HangsOnce:
+    """A host that opens no stream the first time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def new_stream(self, peer: ID, protocols: list[TProtocol]) -> StalledStream:
+        self.asked += 1
+        if self.asked == 1:
+            await trio.sleep_forever()
+        return StalledStream()
+
+
+async def test_a_stream_that_does_not_open_holds_up_no_further_request(
+    autojump_clock: MockClock,
+) -> None:
+    unopened, peer = HangsOnce(), ID(b"peer")
+    host = cast(IHost, unopened)
+    for asked in (1, 2):
+        call = Call(b"request", 2**20)
+        carry(host, peer, call)
+        await trio.sleep(10.0)
+        call.leave()
+        await trio.sleep(10.0)
+        assert unopened.asked == asked
+
+
 class FewTake:
     """A pubsub of peers in a topic, each with so many messages in its queue."""
 

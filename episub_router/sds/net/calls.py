@@ -113,7 +113,8 @@ class CallStream:
     end with one request that took too long. A call that is left resets its stream first.
     """
 
-    def __init__(self, peer: ID) -> None:
+    def __init__(self, streams: dict[ID, CallStream], peer: ID) -> None:
+        self._streams = streams
         self._peer = peer
         self._waiting: list[Call] = []
         self._posted = trio.Event()
@@ -128,7 +129,6 @@ class CallStream:
 
     async def run(self, host: IHost) -> None:
         """Until no call has come for a while."""
-        streams = streams_of(host)
         while self._waiting:
             calls, self._waiting = self._waiting, []
             try:
@@ -140,17 +140,23 @@ class CallStream:
                 self._posted = trio.Event()
                 with trio.move_on_after(LINGER):
                     await self._posted.wait()
-        del streams[self._peer]
+        self._leave()
         if self._stream is not None:
             await quiet_close(self._stream)
 
     async def end(self) -> None:
         """A call that is on the stream was left."""
         stream, reading = self._stream, self._reading
-        if stream is not None:
-            await quiet_reset(stream)
-            await trio.sleep(_GRACE)
-            reading.cancel()
+        if stream is None:
+            self._leave()  # it is being opened, which may take for ever: others need another one
+            return
+        await quiet_reset(stream)
+        await trio.sleep(_GRACE)
+        reading.cancel()
+
+    def _leave(self) -> None:
+        if self._streams.get(self._peer) is self:
+            del self._streams[self._peer]
 
     async def _carry(self, host: IHost, calls: list[Call]) -> None:
         """The answers to all calls, or errors.
@@ -174,13 +180,13 @@ class CallStream:
             await self._give_up()
 
     async def _answers(self, host: IHost, calls: list[Call]) -> None:
+        for call in calls:
+            call.on = self
         if self._stream is None or self._frames is None:
             self._stream = await host.new_stream(self._peer, [MANY])
             self._frames = IncomingFrames(self._stream)
         calls = [call for call in calls if not call.left]
         reading = self._reading = trio.CancelScope()  # which one left while it is written ends too
-        for call in calls:
-            call.on = self
         if calls:
             await self._stream.write(b"".join(call.request for call in calls))
         with reading:
@@ -205,7 +211,7 @@ def carry(host: IHost, peer: ID, call: Call) -> None:
     streams = streams_of(host)
     stream = streams.get(peer)
     if stream is None:
-        stream = streams[peer] = CallStream(peer)
+        stream = streams[peer] = CallStream(streams, peer)
         trio.lowlevel.spawn_system_task(stream.run, host)
     stream.post(call)
 
