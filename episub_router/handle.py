@@ -29,8 +29,8 @@ Validator: TypeAlias = Callable[[ID, Message], bool] | Callable[[ID, Message], A
 class TopicHandle(AsyncIterator[Item]):
     """One topic of a running node, made by `open`: publish to it, and iterate over its messages.
 
-    Where the reader was behind and messages were dropped, iteration gives a `Lagged` in their
-    place. It ends when the topic is left.
+    If the reader was behind and messages were dropped, iteration gives a `Lagged` in their place.
+    It ends when the topic is left.
     """
 
     def __init__(self, topic: str, pubsub: ResilientPubsub, subscription: Subscription) -> None:
@@ -49,8 +49,8 @@ class TopicHandle(AsyncIterator[Item]):
         raise StopAsyncIteration
 
     async def take(self, most: int) -> Sequence[Item]:
-        """Wait for the next item, and give those that are there then, at most `most`; none once the
-        topic is left and all is read."""
+        """Wait for the next item, and return those that are there then, at most `most`; none once
+        the topic is left and all is read."""
         return await self._subscription.take(most)
 
     async def publish(
@@ -59,19 +59,19 @@ class TopicHandle(AsyncIterator[Item]):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 (it raises an error of its own)
     ) -> None:
-        """Publish `data`; waits while a neighbour is behind, and raises what
-        `ResilientPubsub.publish` does."""
+        """Publish `data`. Waits while a neighbour is behind; raises the errors of
+        `ResilientPubsub.publish`."""
         await self.pubsub.publish(self.topic, data, timeout=timeout)
 
     async def publish_nowait(self, data: bytes) -> None:
-        """Publish `data`, or raise BacklogFull where `publish` would wait."""
+        """Publish `data`, or raise BacklogFull if `publish` would wait."""
         await self.pubsub.publish_nowait(self.topic, data)
 
     async def joined(
         self,
         timeout: float = 30.0,  # noqa: ASYNC109 (it raises an error of its own)
     ) -> None:
-        """Wait for a neighbour; raises NotJoined after `timeout` seconds, with the reasons."""
+        """Wait for a neighbour. After `timeout` seconds raises NotJoined, with the reasons."""
         await self.router.joined(self.topic, timeout)
 
     def events(self) -> EventStream:
@@ -85,7 +85,7 @@ class TopicHandle(AsyncIterator[Item]):
 
     @property
     def addresses(self) -> tuple[Multiaddr, ...]:
-        """The node's full addresses, with /p2p/: what others bootstrap from."""
+        """The node's full addresses, with /p2p/, which others bootstrap from."""
         return tuple(self.pubsub.host.get_addrs())
 
 
@@ -106,21 +106,21 @@ async def open(
 ) -> AsyncIterator[TopicHandle]:
     """A handle on `topic`, for as long as the context lasts.
 
-    A node is started for it: it joins through the full addresses in `bootstrap`, listens at
-    `listen` (by default on this machine only; RELAY/p2p-circuit is a place at a relay), and gives
-    others the addresses in `announce`, by default those that it listens at. `key_pair` is its
-    identity, by default a new one. `router` brings other parameters, discoveries and the like; it
-    has its own `bootstrap`. `pubsub_params` are those of its `ResilientPubsub`.
+    It starts a node, which joins through the full addresses in `bootstrap`, listens at `listen` (by
+    default on this machine only; RELAY/p2p-circuit is a place at a relay), and gives others the
+    addresses in `announce`, by default those that it listens at. `key_pair` is its identity, by
+    default a new one. `router` brings other parameters, discoveries and the like; it has its own
+    `bootstrap`. `pubsub_params` are those of its `ResilientPubsub`.
 
-    With `pubsub`, which runs with an `EpisubRouter`, the topic is another one of that node, and
-    nothing of the above is given. `validator` judges each message, from the first on. `history` is
-    that of `ResilientPubsub.subscribe`. `metrics` is a port of this machine that serves those of
-    the node to Prometheus.
+    With `pubsub`, which must run with an `EpisubRouter`, the topic is a further one of that node,
+    and none of the arguments above may be given. `validator` judges each message, from the first
+    on. `history` is that of `ResilientPubsub.subscribe`. `metrics` is a port of this machine at
+    which Prometheus finds the node's metrics.
 
-    What the body raises comes out as itself. Leaving waits until the neighbours have what was
-    published, and the goodbye: at most two seconds for each. Raises OSError for an address that
-    can't be listened at, ValueError for bad addresses, for a topic that is subscribed already and
-    for arguments that exclude each other, NodeStopped if the node dies.
+    What the body raises comes out unchanged. Leaving waits at most two seconds until the neighbours
+    have what was published, and as long for the goodbye. Raises OSError for an address that can't
+    be listened at, ValueError for bad addresses, for a topic that is subscribed already and for
+    arguments that exclude each other, NodeStopped if the node dies.
     """
     check_type("router", router, EpisubRouter, optional=True)
     check_type("pubsub", pubsub, ResilientPubsub, optional=True)

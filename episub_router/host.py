@@ -34,7 +34,7 @@ FAREWELL = 2.0
 
 
 class NodeStopped(RuntimeError):
-    """The node died of an error, which is the cause of this one."""
+    """The node died of an error, which is the `__cause__` of this one."""
 
 
 class EpisubHost:

@@ -50,9 +50,9 @@ class NodeCollector(Collector):
 
         REGISTRY.register(NodeCollector(pubsub, router))
 
-    Several nodes of one process are told apart by `labels`, which have the same names for each:
+    `labels` tell several nodes of one process apart, and have the same names for each node:
     `NodeCollector(pubsub, router, {"node": "a"}).add(other_pubsub, other_router, {"node": "b"})`.
-    Topics that a node isn't in have no series of their own.
+    Topics that a node isn't in have no series.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class NodeCollector(Collector):
     def add(
         self, pubsub: Pubsub, router: EpisubRouter, labels: Mapping[str, str] | None = None
     ) -> NodeCollector:
-        """Collect the metrics of another node, too. Raises ValueError for labels of other names
-        than the first node's, with the values of another node's, or named as a metric's own."""
+        """Collect the metrics of another node, too. Raises ValueError for labels with other names
+        than the first node's, with the values of another node, or named like a metric's own."""
         check_type("pubsub", pubsub, Pubsub)
         check_type("router", router, EpisubRouter)
         labels = labels or {}

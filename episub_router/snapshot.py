@@ -15,12 +15,12 @@ from episub_router.protocol.topic import Topic
 
 @dataclass(frozen=True, slots=True)
 class NeighborSnapshot:
-    """One entry of the active view."""
+    """A neighbour: one entry of the active view."""
 
     peer: ID
     kind: LinkKind
     rtt: float | None
-    """Smoothed round trip in seconds; None until it was measured."""
+    """Smoothed round-trip time in seconds; None until it was measured."""
     eager: bool
     """Whether payloads are pushed to it; otherwise they are announced."""
     standing: float
@@ -49,7 +49,7 @@ class TreeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class OverlaySnapshot:
-    """Nothing in it changes later."""
+    """What a router knows of one topic's overlay at one moment; nothing in it changes later."""
 
     topic: str
     active: tuple[NeighborSnapshot, ...]

@@ -4,8 +4,8 @@
         await topic.publish(b"hello")
         async for message in topic: ...
 
-`open` is `episub_router.open`. Whatever else the package has is used through `enter` for an async
-context manager, `call` for an async function and `iterate` for an async iterator of trio's.
+`open` is `episub_router.open`. The rest of the package is trio's: use its async context managers
+through `enter`, its async functions through `call` and its async iterators through `iterate`.
 """
 
 from episub_router.aio.handle import AsyncioTopic, open

@@ -28,8 +28,8 @@ from episub_router.router import EpisubRouter
 
 
 class AsyncioTopic(Iteration[Item]):
-    """`episub_router.TopicHandle` for asyncio. `pubsub` and `router` are trio's: their async
-    methods are for `aio.call`."""
+    """`episub_router.TopicHandle` for asyncio. `pubsub` and `router` belong to trio: call their
+    async methods with `aio.call`."""
 
     def __init__(self, thread: TrioThread, below: handle.TopicHandle) -> None:
         super().__init__(thread, lambda: below.take(MOST_FETCHED))
@@ -61,7 +61,7 @@ class AsyncioTopic(Iteration[Item]):
 
     @property
     def addresses(self) -> tuple[Multiaddr, ...]:
-        """The node's full addresses, with /p2p/: what others bootstrap from."""
+        """The node's full addresses, with /p2p/, which others bootstrap from."""
         return self._below.addresses
 
 
@@ -80,8 +80,8 @@ async def open(
     history: bool | None = None,
     metrics: int | None = None,
 ) -> AsyncIterator[AsyncioTopic]:
-    """As `episub_router.open`, for asyncio. A `validator` that is a coroutine function runs in the
-    asyncio loop, another one in trio's thread."""
+    """As `episub_router.open`, for asyncio. A `validator` runs in the asyncio loop if it is a
+    coroutine function, otherwise in trio's thread."""
     thread = thread_of_the_loop()
     if validator is not None and is_async(validator):
         validator = thread.from_asyncio(cast(AsyncValidatorFn, validator))

@@ -336,9 +336,9 @@ def _running() -> TrioThread:
 
 @asynccontextmanager
 async def enter(make: Callable[[], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
-    """The async context manager of trio's that `make` makes, in an asyncio task.
+    """Enter the trio context manager that `make` returns, in an asyncio task.
 
-    `make` is called in trio, and what it gives is used through `call` and `iterate`.
+    `make` is called in trio. Use what the context manager gives through `call` and `iterate`.
     """
     thread = thread_of_the_loop()
     async with thread.used(), thread.enter(make) as value:
@@ -350,7 +350,7 @@ async def call(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.k
 @overload
 async def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T: ...
 async def call(function: Callable[P, Awaitable[T] | T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in trio, such as a method of what `enter` gave; an async one is awaited."""
+    """Call a function in trio, such as a method of what `enter` gave, and await an async one."""
 
     async def run() -> T:
         value = function(*args, **kwargs)
@@ -360,7 +360,7 @@ async def call(function: Callable[P, Awaitable[T] | T], *args: P.args, **kwargs:
 
 
 def iterate(items: AsyncIterator[T]) -> AsyncIterator[T]:
-    """The items of an async iterator of trio's; one that a time-out interrupts loses none."""
+    """The items of a trio iterator. A time-out while waiting for one loses none."""
 
     async def take() -> Sequence[T]:
         async for item in items:
