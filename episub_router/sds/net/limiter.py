@@ -14,8 +14,7 @@ from episub_router.util.token_buckets import TokenBuckets
 MOST_ASKS = 16
 """Requests of a host under way at once (chosen)."""
 PEER_RATE = Rate(50.0, 2000)
-"""Requests: less than 5 % of a core with py-libp2p's streams, and 300 channels that join at once
-(chosen)."""
+"""Requests: under 5 % of a core with py-libp2p's streams; 300 channels join at once (chosen)."""
 SERVED_RATE = Rate(524_288.0, 2**29)
 """Bytes of answers, messages whose hashes are hashed, and `_LISTED` for each thing that an answer
 lists: 2 % of a core, and a log of 600,000 short messages at once (chosen)."""
