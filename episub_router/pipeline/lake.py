@@ -29,15 +29,7 @@ from pyspark.sql.types import StructType
 from episub_router.pipeline.engine import read, write
 from episub_router.pipeline.params import SECOND
 from episub_router.pipeline.record import RECORD as _ARROW_RECORD
-from episub_router.pipeline.storage import (
-    Storage,
-    at,
-    escaped,
-    is_local,
-    local_path,
-    put_back,
-    replace,
-)
+from episub_router.pipeline.storage import Storage, at, escaped, is_local, local_path
 
 RECORD: StructType = from_arrow_schema(_ARROW_RECORD)
 """The columns of bronze, as Spark has them."""
@@ -49,9 +41,6 @@ STATUSES = ("event", "quarantined", "file")
 
 SUMMARY = "summary"
 """The format of a simulation that left no trace, only its summary."""
-
-_ASIDE = "staging/aside"
-"""Where a run of a table is while another one takes its place."""
 
 _SCHEMA = "_schema.json"
 _ENTRIES = "entries.json"
@@ -247,8 +236,10 @@ class Lake:
         parts = {unquote(part): part for part in self._storage.names(staged)}
         for run in runs:
             new = f"{staged}/{parts.get(f'run={run}', f'run={escaped(run)}')}"
-            aside = of_run(self._at(_ASIDE, layer, name), run)
-            replace(self._storage, new, of_run(self._at(layer, name), run), aside)
+            place = of_run(self._at(layer, name), run)
+            self._storage.rename(place, f"{new}.old")
+            # Whoever is killed here has bronze to make both of.
+            self._storage.rename(new, place)
         self._storage.remove(staged)
         # Empty tables have no file that would tell.
         self._storage.put(self._at(layer, name, _SCHEMA), table.schema.json())
@@ -304,8 +295,7 @@ class Lake:
         self.check(entries, [run])
         for layer in (SILVER, GOLD, _LIVE):
             for name in self.tables(layer):
-                for place in (self._at(_ASIDE, layer, name), self._at(layer, name)):
-                    self._storage.remove(of_run(place, run))
+                self._storage.remove(of_run(self._at(layer, name), run))
         for batch in sorted({entry.batch for entry in entries if entry.run == run}):
             others = [entry for entry in entries if entry.batch == batch and entry.run != run]
             place = self._at(BRONZE, _batch(batch))
@@ -318,10 +308,8 @@ class Lake:
                 self._storage.remove(place)
 
     def vacuum(self) -> list[str]:
-        """Remove what isn't part of the lake: what interrupted writers left, but for what they had
-        put aside and nothing has replaced. Not to be called while something is being written. The
-        directories that were removed."""
-        put_back(self._storage, self._at(_ASIDE), self.root)
+        """Remove what isn't part of the lake: what interrupted writers left. Not to be called while
+        something is being written. The directories that were removed."""
         replaced = self.forget_replaced()
         named: dict[str, set[str]] = {}
         for entry in self.manifest():

@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,7 @@ from uuid import uuid4
 
 from pyarrow import fs
 
-from episub_router.pipeline.params import SECOND
-
 _NEW = ".new"
-
-_TRIES = 5
-"""Chosen: more writers that replace one file at the same moment are unlikely."""
-
-_FORGOTTEN = 3_600 * SECOND
-"""ns after which a file that was never moved to its place is of a writer that was killed."""
 
 BLOCK = 1 << 20
 """Bytes copied at once."""
@@ -55,14 +47,10 @@ def at(uri: str) -> tuple[Any, str]:
 class Storage:
     """What a lake needs beside its tables. All paths are whole.
 
-    Few file systems can put a file in the place of another one. So what is to be `PATH` is written
-    as a whole as `PATH.STAMP.new`; `PATH` is removed, and that moved there. While `PATH` is
-    missing, the newest `PATH.*.new` counts in its place, also where its writer was killed.
+    Some file systems remove a file before another takes its place. So what is to be `PATH` is
+    written as `PATH.STAMP.tmp`, and called `PATH.STAMP.new` once it is whole. While `PATH` is
+    missing, the newest of these counts in its place, also where its writer was killed.
     """
-
-    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
-        """`clock` gives ns since the epoch, by which files are stamped and forgotten."""
-        self._clock = clock
 
     def _at(self, path: str) -> tuple[Any, str]:
         return at(path)
@@ -75,16 +63,18 @@ class Storage:
 
     def get(self, path: str) -> str | None:
         """The text of a file; None where there is none."""
-        for _ in range(_TRIES):
+        directory, _, name = path.rpartition("/")
+        text = self._read(path)
+        while text is None:
+            left = [other for other in self.names(directory)
+                    if other.startswith(f"{name}.") and other.endswith(_NEW)]  # fmt: skip
+            # It may have been moved in between.
             text = self._read(path)
-            if text is not None:
-                return text
-            left = self._left(path)
-            # Without any, it may have been moved in between.
-            text = self._read(left[-1] if left else path)
-            if text is not None or not left:
-                return text
-        return None
+            if not left:
+                break
+            if text is None:
+                text = self._read(f"{directory}/{left[-1]}")
+        return text
 
     def _read(self, path: str) -> str | None:
         system, place = self._at(path)
@@ -94,48 +84,16 @@ class Storage:
         except FileNotFoundError:
             return None
 
-    def _left(self, path: str, ending: str = _NEW) -> list[str]:
-        """Files that were to be moved to `path`, by when they were begun."""
-        directory, _, name = path.rpartition("/")
-        stamped = re.compile(rf"{re.escape(name)}\.\d{{20}}-[0-9a-f]{{32}}{re.escape(ending)}")
-        return [
-            f"{directory}/{other}" for other in self.names(directory) if stamped.fullmatch(other)
-        ]
-
     def put(self, path: str, text: str) -> None:
         """Write a file as a whole: nobody reads half of it, or nothing in place of what was there
         before. Raises OSError where it can't be moved to its place."""
-        self.make(path.rpartition("/")[0])
-        new = f"{path}.{self._clock():020d}-{uuid4().hex}{_NEW}"
-        system, begun = self._at(f"{new}.tmp")
-        with system.open_output_stream(begun, compression=None) as stream:
-            stream.write(text.encode())
-        _, ready = self._at(new)
-        _move(system, begun, ready)
-        _, place = self._at(path)
-        if is_local(path):
-            os.replace(ready, place)
-            return
-        for _ in range(_TRIES):
-            # Another writer's may be there again.
-            _delete(system, place)
-            try:
-                _move(system, ready, place)
-                break
-            except OSError as error:
-                refused = error
-        else:
-            raise refused
-        # Another writer may still be about to move a younger one.
-        oldest = f"{path}.{self._clock() - _FORGOTTEN:020d}"
-        for left in (*self._left(path), *self._left(path, f"{_NEW}.tmp")):
-            if left < oldest:
-                _delete(system, self._at(left)[1])
-
-    def make(self, path: str) -> None:
-        """Make a directory, with those above it."""
         system, place = self._at(path)
-        system.create_dir(place, recursive=True)
+        system.create_dir(os.path.dirname(place))
+        new = f"{place}.{time.time_ns():020d}-{uuid4().hex}"
+        with system.open_output_stream(f"{new}.tmp", compression=None) as stream:
+            stream.write(text.encode())
+        system.move(f"{new}.tmp", f"{new}{_NEW}")
+        system.move(f"{new}{_NEW}", place)
 
     def remove(self, path: str) -> None:
         """Remove a directory with all that is in it, if it is there."""
@@ -153,50 +111,9 @@ class Storage:
         if system.get_file_info(wanted).type != fs.FileType.NotFound:
             # Some file systems would move it into that directory.
             raise FileExistsError(f"{path} can't be moved to {to}, which is there")
-        system.create_dir(os.path.dirname(wanted), recursive=True)
-        _move(system, place, wanted)
+        system.create_dir(os.path.dirname(wanted))
+        system.move(place, wanted)
         return True
-
-
-def replace(storage: Storage, new: str, to: str, aside: str) -> None:
-    """Put the directory `new`, or nothing if there is none, in the place of what is at `to`: that
-    is at `aside` in between, and then beside `new`. Interrupted, the old or the new is at `to`, or
-    the old is at `aside`; each is whole."""
-    if storage.names(to):
-        # What an interrupted one has left is older.
-        storage.rename(aside, f"{new}.older")
-        storage.rename(to, aside)
-    storage.rename(new, to)
-    storage.rename(aside, f"{new}.old")
-
-
-def put_back(storage: Storage, aside: str, root: str) -> None:
-    """Move LAYER/TABLE/PART below `aside` to `root`, where that isn't there."""
-    for layer in storage.names(aside):
-        for table in storage.names(f"{aside}/{layer}"):
-            there = storage.names(f"{root}/{layer}/{table}")
-            for part in storage.names(f"{aside}/{layer}/{table}"):
-                if part not in there:
-                    place = f"{layer}/{table}/{part}"
-                    storage.rename(f"{aside}/{place}", f"{root}/{place}")
-
-
-def move_over(system: Any, path: str, to: str) -> None:
-    """Move a file to where another writer may have put one. Raises OSError."""
-    _delete(system, to)
-    _move(system, path, to)
-
-
-def _delete(system: Any, place: str) -> None:
-    with suppress(FileNotFoundError):
-        system.delete_file(place)
-
-
-def _move(system: Any, path: str, to: str) -> None:
-    try:
-        system.move(path, to)
-    except OSError as error:
-        raise OSError(f"{path} can't be moved to {to}: {error}") from error
 
 
 def files_at(uri: str) -> Iterator[tuple[str, int, int]]:

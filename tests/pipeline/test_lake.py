@@ -327,7 +327,7 @@ def test_a_table_whose_writer_is_killed_is_whole(
     values: tuple[int, ...],
 ) -> None:
     """Whenever that is, a run has its old rows or its new ones, or, between two moves, none until
-    vacuum puts the old ones back; and it can be repeated."""
+    it is repeated."""
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.storage import Storage
 
@@ -379,7 +379,7 @@ def test_a_table_whose_writer_is_killed_is_whole(
         seen.add(tuple(found()))
         if step % 2:
             lake.vacuum()
-            assert tuple(found()) in ((1, 2), values)
+            assert tuple(found()) in ((1, 2), (), values)
             assert not Path(tmp_path, "lake", "staging").exists()
         step += 1
     assert tuple(found()) == values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,19 +10,16 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-TWO_HOURS = 7_200 * 10**9
-"""ns"""
-
 
 class Killed(Exception):
     """The writer isn't there any more."""
 
 
-class Watched:
-    """A file system of pyarrow's, with `before` called for each move to where something can be and
-    each delete. As most of them do, it refuses to move a file to one that is there."""
+class InSteps:
+    """A file system of pyarrow's that removes a file before another takes its place, with `before`
+    called for each step."""
 
-    def __init__(self, actual: Any, before: Callable[[str], bool]) -> None:
+    def __init__(self, actual: Any, before: Callable[[], None]) -> None:
         self._actual, self._before = actual, before
 
     def __getattr__(self, name: str) -> Any:
@@ -31,43 +27,35 @@ class Watched:
 
     def move(self, path: str, to: str) -> None:
         there = self._actual.get_file_info(to).type
-        if not self._before("move") or there != type(there).NotFound:
-            raise OSError(f"{to} is there")
+        if there != type(there).NotFound:
+            self._before()
+            self._actual.delete_file(to)
+        self._before()
         self._actual.move(path, to)
 
-    def delete_file(self, path: str) -> None:
-        if self._before("delete"):
-            self._actual.delete_file(path)
 
-
-def storage(
-    before: Callable[[str], bool] = lambda name: True,
-    clock: Callable[[], int] = time.time_ns,
-) -> Any:
+def storage(before: Callable[[], None] = lambda: None) -> Any:
     from episub_router.pipeline.storage import Storage
 
-    class WatchedStorage(Storage):
+    class StorageInSteps(Storage):
         def _at(self, path: str) -> tuple[Any, str]:
             system, found = super()._at(path)
-            return Watched(system, before), found
+            return InSteps(system, before), found
 
-    return WatchedStorage(clock)
+    return StorageInSteps()
 
 
-def test_a_file_is_the_old_or_the_new_one_whenever_its_writer_is_killed(
-    tmp_path: Path,
-) -> None:
+def test_a_file_is_the_old_or_the_new_one_whenever_its_writer_is_killed(tmp_path: Path) -> None:
     path = f"file:{tmp_path}/there/entries.json"
     step, is_done, seen = 0, False, []
     while not is_done:
         left = step
 
-        def before(name: str) -> bool:
+        def before() -> None:
             nonlocal left
             if left == 0:
                 raise Killed
             left -= 1
-            return True
 
         storage().put(path, "old")
         assert storage().get(path) == "old"
@@ -78,7 +66,7 @@ def test_a_file_is_the_old_or_the_new_one_whenever_its_writer_is_killed(
             pass
         seen.append(storage().get(path))
         step += 1
-    # Killed before the first move, before the removal, between the two, and not at all.
+    # Killed before it is whole, before the removal, between that and the move, and not at all.
     assert seen == ["old", "old", "new", "new"]
     storage().put(path, "last")
     assert storage().get(path) == "last"
@@ -87,51 +75,55 @@ def test_a_file_is_the_old_or_the_new_one_whenever_its_writer_is_killed(
 def test_of_two_writers_at_once_one_is_read(tmp_path: Path) -> None:
     path = f"file:{tmp_path}/there/entries.json"
     storage().put(path, "old")
-    for moment in range(3):
+    for moment in range(2):
         left = moment
 
-        def before(name: str) -> bool:
+        def before() -> None:
             nonlocal left
             if left == 0:
                 storage().put(path, "theirs")
             left -= 1
-            return True
 
         storage(before).put(path, "ours")
         assert storage().get(path) == "ours"
 
 
-def test_what_a_killed_writer_left_is_removed_in_the_end(tmp_path: Path) -> None:
-    place = tmp_path / "there"
-    path = f"file:{place}/entries.json"
-    moves = 1
+def test_a_reader_that_meets_a_writer_reads_what_is_written(tmp_path: Path) -> None:
+    """Of the new one, too, which is moved when it looks there."""
+    path = f"file:{tmp_path}/there/entries.json"
+    kept = storage()
+    kept.put(path, "new")
+    place = tmp_path / "there" / "entries.json"
+    read, times = kept._read, 0
 
-    def before(name: str) -> bool:
-        nonlocal moves
-        if not moves:
-            raise Killed
-        moves -= 1
-        return True
+    def late(where: str) -> str | None:
+        nonlocal times
+        times += 1
+        if times == 1:
+            place.rename(f"{place}.1.new")
+            return None
+        if times == 3:
+            Path(f"{place}.1.new").rename(place)
+        found: str | None = read(where)
+        return found
 
-    with pytest.raises(Killed):
-        storage(before).put(path, "killed")
-    storage().put(path, "new")
-    left = [file.name for file in place.iterdir() if file.name.endswith(".new")]
-    assert len(left) == 1
-    assert storage().get(path) == "new"
-    storage(clock=lambda: time.time_ns() + TWO_HOURS).put(path, "newer")
-    assert [name for name in storage().names(f"file:{place}") if name[0] != "."] == ["entries.json"]
+    Path(f"{place}.0.new").write_text("of one that was killed")
+    kept._read = late
+    assert kept.get(path) == "new"
 
 
 def test_a_move_that_the_file_system_refuses_is_an_error(tmp_path: Path) -> None:
     root = f"file:{tmp_path}"
-    refusing = storage(lambda name: name != "move")
+
+    def refuse() -> None:
+        raise OSError("not here")
+
     storage().put(f"{root}/here/file", "old")
-    with pytest.raises(OSError, match="can't be moved"):
-        refusing.put(f"{root}/here/file", "new")
+    with pytest.raises(OSError, match="not here"):
+        storage(refuse).put(f"{root}/here/file", "new")
     assert storage().get(f"{root}/here/file") == "old"
-    with pytest.raises(OSError, match="can't be moved"):
-        refusing.rename(f"{root}/here", f"{root}/below/it")
+    with pytest.raises(OSError, match="not here"):
+        storage(refuse).rename(f"{root}/here", f"{root}/below/it")
     assert storage().names(f"{root}/below/it") == []
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from episub_router.pipeline.record import ENCODED
-from episub_router.pipeline.storage import at, move_over
+from episub_router.pipeline.storage import at
 
 ROW_GROUP = 120_000
 """Rows of one kind that are held before they are written: some 30 MB, for five frequent kinds."""
@@ -99,6 +99,6 @@ class RecordWriter:
             path, wanted = self._begun(status), f"{self._directory}/status={status}/{self._name}"
             if error is None:
                 self.rows += pq.read_metadata(path, filesystem=self._system).num_rows
-                move_over(self._system, path, f"{wanted}.parquet")
+                self._system.move(path, f"{wanted}.parquet")
             else:
                 self._system.delete_file(path)
