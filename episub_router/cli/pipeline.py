@@ -154,15 +154,10 @@ def main(arguments: argparse.Namespace) -> int:
             if looks_only:
                 status = arguments.do(arguments, Lake(None, root))
                 return status
-            # What a sweep makes, and a stream takes, isn't there yet.
+            # What a sweep makes isn't there yet.
             known = session.SAIL in arguments.engines and arguments.master is None
-            known = known and arguments.do is not _stream
             size = _bytes(arguments, root) if known else None
             usual = session.settings_for(size)
-            if arguments.do is _stream:
-                # A batch is little.
-                on_cluster = arguments.master or not session.settings_for(0)
-                usual = session.LITTLE | ({} if on_cluster else {session.HERE: "true"})
             engine = _engine(arguments, size)
             try:
                 spark = session.start(arguments.master, usual | given, engine, arguments.remote)
@@ -194,17 +189,20 @@ def _engine(arguments: argparse.Namespace, size: int | None) -> str:
 
 
 def _bytes(arguments: argparse.Namespace, root: str) -> int | None:
-    """Of the traces that a command is about: those that it reads, and those in the lake. None where
-    they are elsewhere."""
+    """Of the traces that a command is about: those that it reads, and those in the lake; of a
+    stream, whose batches are little, none. None where they are elsewhere."""
     from episub_router.pipeline.ingest import listed
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.storage import is_local
 
-    inputs = list(getattr(arguments, "input", ()))
+    is_stream = arguments.do is _stream
+    inputs = [arguments.directory] if is_stream else list(getattr(arguments, "input", ()))
     if arguments.lake is None:
         inputs += [*arguments.runs, *arguments.baseline]
     if not all(map(is_local, [root, *inputs])):
         return None
+    if is_stream:
+        return 0
     there = sum(entry.bytes for entry in Lake(None, root).manifest())
     return there + sum(file.size for path in inputs for file in listed(path))
 

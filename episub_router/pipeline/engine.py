@@ -5,8 +5,6 @@ small is as well worked on in this process.
 """
 
 import pickle
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -18,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from episub_router.pipeline.session import is_for_little, is_sail, works_here
+from episub_router.pipeline.session import is_for_little, works_here
 from episub_router.pipeline.storage import at
 
 _Item = TypeVar("_Item")
@@ -52,20 +50,6 @@ def write(table: DataFrame, place: str, *by: str) -> None:
         table.toArrow(), path, format="parquet", filesystem=system, partitioning=list(by),
         partitioning_flavor="hive",
     )  # fmt: skip
-
-
-def hold(table: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
-    """`table`, in memory or on disk, and what forgets it."""
-    spark = table.sparkSession
-    if is_sail(spark):
-        # Sail keeps nothing in memory.
-        place = tempfile.mkdtemp(prefix="episub-held-")
-        table.write.mode("overwrite").parquet(place)
-        return read(table.schema, spark, place), lambda: shutil.rmtree(place)
-    # What goes with a worker is made again. New columns: joins with what is made of it would
-    # confuse the old ones.
-    cached = table.cache()
-    return cached.toDF(*cached.columns), cached.unpersist
 
 
 def grouped(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from inspect import getfullargspec
 from time import perf_counter
 from typing import Any
@@ -22,7 +21,6 @@ from episub_router.pipeline.answers import (
     sds,
     spread,
 )
-from episub_router.pipeline.engine import hold
 from episub_router.pipeline.facts import (
     arrivals,
     clocks,
@@ -148,20 +146,6 @@ class Tables:
                     yield name, self._under_way[name].result()[1]
             finally:
                 pool.shutdown(cancel_futures=True)
-
-    @contextmanager
-    def cached(self, *names: str) -> Iterator[None]:
-        """While in this context, the tables `names` are held in memory, or on disk."""
-        with ExitStack() as releases:
-
-            def keep(name: str, table: DataFrame) -> DataFrame:
-                held, release = hold(table)
-                releases.callback(release)
-                return held
-
-            for _ in self.kept(names, keep):
-                pass
-            yield
 
 
 def on_demand(lake: Lake, name: str, runs: Sequence[str] | None = None) -> DataFrame:

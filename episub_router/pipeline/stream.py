@@ -30,6 +30,13 @@ from episub_router.pipeline.lake import Entry, Lake, batch_name, stream_prefix
 from episub_router.pipeline.params import SECOND, AnswerParams
 from episub_router.pipeline.run import Tables
 
+_HELD = (
+    "clocks", "changes", "contacts", "publishes", "deliveries", "spans", "links", "activity",
+    "subscriptions", "arrivals", "messages",
+)  # fmt: skip
+"""What several tables of a batch are made of, written so that none of it is planned or made anew
+for each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -159,15 +166,17 @@ def _answer(lake: Lake, run: str, params: AnswerParams, progress: Progress) -> P
         "sent": state.counts_of(rows, "sent", "sent"),
     }
     answers = Tables(tables, params, publishes=publishes)
-    with answers.cached(
-        "clocks", "changes", "contacts", "publishes", "deliveries", "spans", "links", "activity",
-        "subscriptions", "arrivals", "messages",
-    ):  # fmt: skip
-        of_windows = answers("spread").where(F.col("window").isNotNull())
-        batches = base, number
-        _write(lake, "messages", run, batches, answers("messages"), horizon, "published")
-        _write(lake, "spread", run, batches, of_windows, horizon, "window")
+    for _ in answers.kept(
+        _HELD, lambda name, table: lake.write_live(f"held-{name}", run, number, table)
+    ):
+        pass
+    of_windows = answers("spread").where(F.col("window").isNotNull())
+    batches = base, number
+    _write(lake, "messages", run, batches, answers("messages"), horizon, "published")
+    _write(lake, "spread", run, batches, of_windows, horizon, "window")
     lake.put_live_progress(run, {"batch": number, "recent": recent})
+    for name in _HELD:
+        lake.forget_live(f"held-{name}", run, number + 1)
     lake.forget_live("recent", run, recent[0]["batch"])
     lake.forget_live("state", run, number if base is None else base)
     for name in ("messages", "spread"):

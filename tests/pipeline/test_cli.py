@@ -105,3 +105,27 @@ def test_a_lake_that_nothing_can_be_written_to_is_one_line(
     printed = capsys.readouterr()
     assert not printed.out
     assert printed.err.splitlines() == [f"episub: [Errno 20] Not a directory: '{lake}'"]
+
+
+@pytest.mark.parametrize(
+    ("traces", "more", "wanted"),
+    [("here", [], "sail"), ("hdfs://nn/traces", [], "spark"), ("here", ["--master=m"], "spark")],
+)
+def test_the_batches_of_a_stream_are_little_data(
+    traces: str, more: list[str], wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever there will be, if it is on this machine; of a cluster nobody knows."""
+    pytest.importorskip("pysail")
+    from episub_router.pipeline import session
+
+    chosen: list[Any] = []
+
+    def start(master: object, conf: object, engine: str, remote: object) -> None:
+        chosen.append((engine, conf))
+        raise session.SparkError("it isn't needed")
+
+    monkeypatch.setattr(session, "start", start)
+    lake = tmp_path / "lake"
+    given = ["pipeline", "stream", traces, "--run", "r", "--lake", str(lake), *more]
+    assert main(given) == 1
+    assert chosen == [(wanted, session.FOR_LITTLE if wanted == session.SAIL else {})]
