@@ -205,16 +205,18 @@ def test_a_killed_peer_that_does_not_come_back_and_a_truncated_trace() -> None:
             assert faults[0]["end"] is pd.NA
 
 
-def test_an_idle_peer_is_not_stopped() -> None:
+@pytest.mark.parametrize(("seconds", "others"), [(4, "abcefgh"), (10, "a")])
+def test_an_idle_peer_is_neither_stopped_nor_cut_off(seconds: int, others: str) -> None:
     network = Network()
     network.talk()
     quiet = [
         row
         for row in network.rows
-        if "d" not in (row["a"], row["b"]) or row["first"] // SECOND % 4 == 0
+        if "d" not in (row["a"], row["b"])
+        or (row["first"] // SECOND % seconds == 0 and {row["a"], row["b"]} <= {"d", None, *others})
     ]
     network.rows = quiet
-    network.trouble(20.2, "d", None, b=("a", 20.3))
+    network.trouble(22.2, "d", None, b=("a", 22.3))
     pairs, faults = network.judged()
     assert not faults
     assert pairs[0]["cause"] in ("overlay", "unknown")

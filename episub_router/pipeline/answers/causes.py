@@ -171,6 +171,9 @@ class _Trial:
         for _, peer, _, time in self._columns("start"):
             self._find_restart(peer, time)
         for peer, pulses in self._pulses.items():
+            within = np.zeros(int(pulses[:, 2].sum()) - len(pulses))
+            silences = np.append(within, pulses[1:, 0] - pulses[:-1, 1])
+            usual = np.quantile(silences, 0.9) if len(silences) else 0
             heard = self._a == peer
             ends = pulses[:, 1].tolist()
             for begin, until in zip(ends, [*pulses[1:, 0].tolist(), _FOREVER], strict=True):
@@ -183,10 +186,9 @@ class _Trial:
                 later = heard & (self._first < until)
                 later &= (self._first > begin + SECOND) | (self._last > begin + self._deadline)
                 if until < _FOREVER:
-                    if self._is_stopped(peer, begin, until, pulses) and not later.any():
-                        self._absent(
-                            "stopped", peer, begin, until, "it traced and answered nothing"
-                        )
+                    if until - begin > _UNUSUAL * usual and not later.any():
+                        said = "it traced and answered nothing"
+                        self._absent("stopped", peer, begin, until, said)
                 elif later.any():
                     self._truncated[peer] = begin
                 else:
@@ -202,15 +204,6 @@ class _Trial:
             back = max(int(received.min()), time) if len(received) else time
             said = "its process ended, and a new one began"
             self._absent("down", peer, min(int(earlier[-1, 1]), time), back, said)
-
-    def _is_stopped(self, peer: int, begin: int, until: int, pulses: Any) -> bool:
-        within = np.zeros(int(pulses[:, 2].sum()) - len(pulses))
-        silences = np.append(within, pulses[1:, 0] - pulses[:-1, 1])
-        if until - begin <= _UNUSUAL * np.quantile(silences, 0.9):
-            return False
-        received = self._last[(self._b == peer) & (self._first <= begin)]
-        # One that is cut off goes on for a while.
-        return not len(received) or begin - received.max() <= 2 * SECOND
 
     def _absent(self, cause: str, peer: int, begin: int, end: int, detail: str) -> None:
         others = frozenset(self._pulses) - {peer}
@@ -235,21 +228,16 @@ class _Trial:
         return reached[:-1]
 
     def _find_cuts(self) -> None:
-        known: dict[tuple[int, int], Any] = {}
-        for (time, _, source), pairs in self._troubles.groupby(["first", "message", "a"]):
+        for (time, source), pairs in self._troubles.groupby(["first", "a"]):
             time, source = int(time), int(source)
             end = time + self._deadline
             # What the run didn't wait for may have been under way.
             if source < 0 or end > self._over:
                 continue
-            there = (peer for peer in pairs["b"].tolist() if self._ends(peer) >= end)
-            lacking = [peer for peer in there if self._absence(peer, time, end) is None]
+            lacking = [p for p in pairs["b"].tolist() if self._absence(p, time, end) is None]
             if not lacking:
                 continue
-            key = source, time
-            if key not in known:
-                known = {key: self._reached(source, time, end)}
-            reached = known[key]
+            reached = self._reached(source, time, end)
             if reached[lacking].all():
                 continue
             alive = self._alive(time, end)
@@ -416,21 +404,20 @@ class _Trial:
             written = self._written.get((message, at), {}).get(parent)
             if written is not None:
                 said += f", {(written - sent) / SECOND:.2f} s of it until its sender had written it"
-            return "slow", None, parent, at, said
-        if asked is None:
-            return "slow", None, parent, at, f"{(sent - had) / SECOND:.2f} s in the sender's queue"
-        if got - asked >= asked - had:
+        elif asked is None:
+            said = f"{(sent - had) / SECOND:.2f} s in the sender's queue"
+        elif got - asked >= asked - had:
             said = f"{(got - asked) / SECOND:.2f} s after it was asked for"
-            return "slow", None, parent, at, said
-        for begin, end in self._slow[at]:
-            if begin < asked and had < end:
-                took = f"{(end - begin) / SECOND:.2f} s"
-                said = f"asked for late, while another one was {took} under way"
-                return "slow", None, parent, at, said
-        if parent in self._drops.get((message, at), ()):
-            return "slow", None, parent, at, _FULL
-        said = f"no push; it was asked for {(asked - had) / SECOND:.2f} s after the sender had it"
-        return "overlay", None, parent, at, said
+        elif meanwhile := [end - begin for begin, end in self._slow[at]
+                           if begin < asked and had < end]:  # fmt: skip
+            took = f"{meanwhile[0] / SECOND:.2f} s"
+            said = f"asked for late, while another one was {took} under way"
+        elif parent in self._drops.get((message, at), ()):
+            said = _FULL
+        else:
+            after = f"{(asked - had) / SECOND:.2f} s after the sender had it"
+            return "overlay", None, parent, at, f"no push; it was asked for {after}"
+        return "slow", None, parent, at, said
 
     def _lost(self, message: Any, peer: int) -> Found:
         if peer not in self._pulses:
