@@ -412,16 +412,15 @@ def test_any_parents_can_be_drawn(data: st.DataObject) -> None:
     assert len(drawing.tree) == sum(depth not in (None, 0) for depth in drawing.depths)
 
 
-@pytest.mark.parametrize(
-    ("values", "ticks"),
-    [
-        ([0], [0]), ([3, 5], [3, 4, 5]), ([0, 10], [*range(11)]), ([4, 17], [*range(4, 17, 2)]),
-        ([7, 9_975], [*range(1_000, 9_001, 1_000)]),
-    ],
-)  # fmt: skip
-def test_axes_of_whole_numbers(values: list[int], ticks: list[int]) -> None:
+@pytest.mark.parametrize("last", [1, 2, 10, 9_975])
+def test_axes_of_whole_numbers(last: int) -> None:
     charts = pytest.importorskip("episub_router.pipeline.report.html.charts")
-    assert charts._ticks([{"index": value} for value in values], "index") == ticks
+    drawer = pytest.importorskip("vl_convert")
+    rows = [{"index": value, "value": 1} for value in (0, last)]
+    x, y = charts._field("index", axis=charts._WHOLE), charts._field("value", axis=None)
+    picture = drawer.vegalite_to_svg(charts._layer(rows, "line", {}, x=x, y=y))
+    labels = re.findall(r"<text[^>]*>(\d+)<", picture.split("role-axis-label")[1].split("</g>")[0])
+    assert len(set(labels)) == len(labels) > 1
 
 
 def test_without_a_baseline_the_page_compares_nothing() -> None:

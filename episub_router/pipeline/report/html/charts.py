@@ -1,7 +1,6 @@
 """The report's charts as Vega-Lite, each as wide as the page."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count
 from typing import Any
 
 from episub_router.pipeline.report.model import Drawing, Report, Row, TopicReport
@@ -18,6 +17,9 @@ _COLOURS = (
 """Okabe and Ito's, which people with any colour vision can tell apart, and two more."""
 _FAULT_COLOURS = {"cut": "#d55e00", "stopped": "#cc79a7", "down": "#6a3d9a"}
 _RED = "#b00020"
+
+_WHOLE = {"format": "d", "labelExpr": "datum.value % 1 ? '' : datum.label"}
+"""An axis of whole numbers, of which Vega would label halves."""
 
 _LOOKS = {
     "width": "container",
@@ -166,7 +168,7 @@ def _by_message(report: Report, name: str, title: str, scale: str) -> Spec:
         return {}
     return _layer(
         rows, "line", {"point": {"size": 14}},
-        x=_field("index", title="message", axis={"format": "d", "values": _ticks(rows, "index")}),
+        x=_field("index", title="message", axis=_WHOLE),
         y=_field("value", title=title + (", logarithmic" if scale == "symlog" else ""),
                  scale={"type": scale}),
         color=_colour(report),
@@ -182,8 +184,7 @@ def _degrees(report: Report) -> Spec:
     ))  # fmt: skip
     if not rows:
         return {}
-    x = _field("degree", title="links of a peer",
-               axis={"format": "d", "values": _ticks(rows, "degree")})  # fmt: skip
+    x = _field("degree", title="links of a peer", axis=_WHOLE)
     y = _field("peers", title="share of the peers", axis={"format": "%"})
     said = [_named("run"), _named("kind"), _field("degree"), _field("peers", format=".1%")]
     dash = _named("kind", title=None, legend={"symbolSize": 400})
@@ -194,15 +195,6 @@ def _degrees(report: Report) -> Spec:
         _layer(rows, "point", {"size": 36, "filled": True, "opacity": 1}, x=x, y=y,
                color=_colour(report), tooltip=said),
     ])  # fmt: skip
-
-
-def _ticks(rows: Sequence[Row], name: str) -> list[int]:
-    """Whole numbers for the axis of a column of them: Vega's would be parts of them, rounded."""
-    values = [row[name] for row in rows]
-    least, most = min(values), max(values)
-    steps = (step * 10**power for power in count() for step in (1, 2, 5))
-    step = next(step for step in steps if most - least <= 10 * step)
-    return list(range(-(-least // step) * step, most + 1, step))
 
 
 def _proximity(report: Report) -> Spec:

@@ -23,8 +23,6 @@ _TOLD_APART = 6
 _TOGETHER = re.compile(
     r"(?<=\d) (?=(?:ns|µs|ms|s|B|%)(?:\W|$))|(?<=\d) (?=of \d)|(?<=\d of) (?=\d)"
 )
-_INSIDE = re.compile(r"(?<=\w[-_./=:])(?=[A-Za-z])")
-"""Where an id is broken first."""
 
 
 def as_html(report: Report, rows: Sequence[str] = ()) -> str:
@@ -58,7 +56,5 @@ def _word(word: str) -> Markup:
         shown = Markup('<span title="{}">…{}</span>{}')
         return shown.format(found[1], found[1][-_TOLD_APART:], found[2])
     if len(word) > _NAME:
-        return Markup('<span class="id">{}</span>').format(
-            Markup(_INSIDE.sub("<wbr>", str(escape(word))))
-        )
+        return Markup('<span class="id">{}</span>').format(word)
     return escape(word)
