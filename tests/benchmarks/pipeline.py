@@ -128,7 +128,8 @@ def measure(events: int, engine: str, conf: list[str], kept: Path | None) -> Non
         reports = [report(f"{place}/lake", place, engine) for _ in range(2)]
         say(f"{'first report':18} {reports[0]:7.1f} s\n{'second report':18} {reports[1]:7.1f} s")
         row = {
-            "events": count, "seconds": whole, "bronze_s": told["bronze"], "cpu_s": cpu["cpu"],
+            "engine": engine, "events": count, "seconds": whole, "bronze_s": told["bronze"],
+            "cpu_s": cpu["cpu"],
             "bronze_rate": count / cpu["cpu of bronze"], "query_s": query,
             "report_s": reports[1], "gib": watch.both / 2**30, "jvm_gib": watch.jvm / 2**30,
         }  # fmt: skip

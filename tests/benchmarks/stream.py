@@ -134,11 +134,14 @@ def deliveries(lake: Path) -> tuple[int, int]:
     return expected, came
 
 
-def measure(load: Load, lateness: float, more: list[str], place: Path) -> dict[str, Any]:
+def measure(
+    load: Load, lateness: float, engine: str, more: list[str], place: Path
+) -> dict[str, Any]:
     traces, lake = place / "traces", place / "lake"
     traces.mkdir()
     command = [sys.executable, "-m", "episub_router", "pipeline", "stream", str(traces),
-               "--run", RUN, "--lake", str(lake), "--lateness", str(lateness), *more]  # fmt: skip
+               "--run", RUN, "--lake", str(lake), "--lateness", str(lateness), "--engine", engine,
+               *more]  # fmt: skip
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     watch = Watch()
     # What an engine says when it is interrupted is nobody's concern.
@@ -218,13 +221,14 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--rotate", type=float, default=5.0, help="seconds in a file")
     parser.add_argument("--lateness", type=float, default=30.0, help="the stream's, in seconds")
+    parser.add_argument("--engine", choices=("spark", "sail"), default="sail")
     parser.add_argument("--dir", type=Path, help="where there is room for traces and tables")
     parser.add_argument("more", nargs="*", help="arguments for the stream, after --")
     arguments = parser.parse_args()
     load = Load(arguments.rate, arguments.seconds, arguments.nodes, arguments.rotate)
     with tempfile.TemporaryDirectory(dir=arguments.dir) as place:
-        done = measure(load, arguments.lateness, arguments.more, Path(place))
-    print(json.dumps(fields(load, done)))
+        done = measure(load, arguments.lateness, arguments.engine, arguments.more, Path(place))
+    print(json.dumps({"engine": arguments.engine, **fields(load, done)}))
     expected, came = done["deliveries"]
     whole = done["answered"] == load.rounds and not done["late"] and came == expected
     return 0 if whole else 1

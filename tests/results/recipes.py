@@ -322,9 +322,17 @@ RECIPES: dict[str, Recipe] = {
         _benchmark("sds-attacks", "sds_attacks", code=("sds",)),
         _benchmark("sds-kills", "sds_kills", "--kills", "10000", code=("sds",)),
         _benchmark("sds-vs-js", "sds_vs_js", code=("sds",), alone=True),
-        _benchmark("pipeline", "pipeline", "--events", "1000000", "10000000", "50000000",
-                   code=("pipeline",), alone=True),
-        _benchmark("stream", "stream", "--rate", "10000", "--seconds", "600", code=("pipeline",),
+        Recipe(
+            name="pipeline",
+            commands=[
+                ("-m", "tests.benchmarks.pipeline", "--engine", engine, "--events", *sizes)
+                for engine, *sizes in (("sail", "1000000"), ("spark", "1000000", "10000000"))
+            ],
+            code=("pipeline",),
+            read=lines_of_rows,
+            alone=True,
+        ),
+        _benchmark("stream", "stream", "--rate", "10000", "--seconds", "300", code=("pipeline",),
                    alone=True),
     )
 }  # fmt: skip

@@ -550,12 +550,12 @@ TABLES: dict[str, Table] = {
     "sds-vs-js": _plain("sds-vs-js", "{received}", "messages received before", {
         "messages/s": "{ours}", "@waku/sds 0.0.8, messages/s": "{js}", "ratio": "{ratio}",
     }),
-    "pipeline": _plain("pipeline", "{events}", "events", {
+    "pipeline": _plain("pipeline", "{engine}, {events}", "engine and events", {
         "seconds": "{seconds}", "CPU, s": "{cpu_s}",
         "decoded and written, events a CPU second": "{bronze_rate}", "GiB at most": "{gib}",
         "a report, s": "{report_s}",
     }),
-    "stream": _plain("stream", "{events} events in {seconds} s", "stream", {
+    "stream": _plain("stream", "{engine}, {events} events in {seconds} s", "stream", {
         "age of answers p50, s": "{age_p50_s}", "p90, s": "{age_p90_s}", "most, s": "{age_max_s}",
         "cores": "{cores}", "late": "{late}",
     }),
