@@ -175,13 +175,11 @@ class Lake:
     ) -> DataFrame:
         """The records of `runs`, by default of all, in some `batches` or in all. Raises LakeError
         where there are none."""
-        entries = [entry for entry in self.manifest() if entry.format != SUMMARY]
-        self.check(entries, runs or ())
-        paths = {
-            self._at(BRONZE, _batch(entry.batch))
-            for entry in entries
-            if (runs is None or entry.run in runs) and (batches is None or entry.batch in batches)
-        }
+        if batches is None:
+            entries = [entry for entry in self.manifest() if entry.format != SUMMARY]
+            self.check(entries, runs or ())
+            batches = {entry.batch for entry in entries if runs is None or entry.run in runs}
+        paths = {self._at(BRONZE, _batch(batch)) for batch in batches}
         table = read(RECORD, self.session, *sorted(paths), base=self._at(BRONZE))
         return table if runs is None else table.where(is_of(runs))
 
@@ -351,11 +349,12 @@ class Lake:
         return self._dataset(parts, schema).to_table().drop(["closed"])
 
     def forget_live(self, name: str, run: str, number: int, part: str = "") -> None:
-        """Remove batches before `number` of a stream's table, or that `part` of each."""
+        """Remove batches before `number` of a table, or that `part` of the last one of them."""
         path = of_run(self._at(_LIVE, name), run)
-        for batch in self._storage.names(path):
-            if batch < _batch(batch_name(number)):
-                self._storage.remove(f"{path}/{batch}{part}")
+        until = _batch(batch_name(number))
+        earlier = [batch for batch in self._storage.names(path) if batch < until]
+        for batch in earlier[-1:] if part else earlier:
+            self._storage.remove(f"{path}/{batch}{part}")
 
     def live_progress(self, run: str) -> dict[str, Any]:
         """What the stream of `run` said that it has done; nothing where there is none."""

@@ -72,7 +72,8 @@ def stream(
     if lake.live_progress(run).get("batch", -1) < number:
         last = [entry for entry in entries if entry.batch == _batch(run, number)]
         before = [entry for entry in entries if entry not in last]
-        on_batch(_answer(lake, run, params, Progress(number, (*last,), _watermark(before, params))))
+        progress = Progress(number, (*last,), _watermark(before, params))
+        on_batch(_answer(lake, run, params, progress, entries))
     while True:
         began = time.monotonic()
         there = [file for file in _listed(directory) if file.name not in seen]
@@ -81,8 +82,9 @@ def stream(
         if fresh := _fresh(lake, some, {entry.digest for entry in entries}, run):
             number, watermark = number + 1, _watermark(entries, params)
             taken = take(lake.session, lake, _batch(run, number), fresh, watermark)
-            on_batch(_answer(lake, run, params, Progress(number, (*taken,), watermark)))
             entries += taken
+            progress = Progress(number, (*taken,), watermark)
+            on_batch(_answer(lake, run, params, progress, entries))
         if once and not there:
             return
         if not once:
@@ -124,9 +126,12 @@ def _fresh(
     return [replace(file, run=run) for file in chosen.values()]
 
 
-def _answer(lake: Lake, run: str, params: AnswerParams, progress: Progress) -> Progress:
+def _answer(
+    lake: Lake, run: str, params: AnswerParams, progress: Progress, entries: Sequence[Entry]
+) -> Progress:
     """Make the answers that may still change: those of windows that end less than `patience`
     before the watermark, or after it. What was open before and isn't any more is closed as it is.
+    `entries` are all of the run: a manifest of many files isn't read again for each batch.
     Where nothing is kept of those before, as in a stream that an earlier build began, all are open.
     """
     number = progress.number
@@ -135,7 +140,7 @@ def _answer(lake: Lake, run: str, params: AnswerParams, progress: Progress) -> P
     watermark = progress.watermark if recent else None
     horizon = None if watermark is None else state.Horizon.of(watermark, params)
     since = "" if base is None else _batch(run, base)
-    taken = [entry for entry in lake.manifest() if entry.run == run and entry.batch > since]
+    taken = [entry for entry in entries if entry.batch > since]
     share = state.one_in(sum(entry.events for entry in taken))
     recent.append({"batch": number, "watermark": progress.watermark, "one_in": share})
     # What a batch had was over when the next one began.
