@@ -271,7 +271,7 @@ def _plain(result: str, label: str, first: str, columns: Mapping[str, str], **wa
 
     def lines() -> Lines:
         found = map(figures_of, rows_of(result, **wanted))
-        return {label.format_map(figures): figures for figures in found}
+        return {label.format_map(_Figures(figures)): figures for figures in found}
 
     return Table((result,), first, columns, lines)
 
