@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
-import pyarrow as pa
 import pyspark
 from pyspark.errors import PySparkException as SparkError
 from pyspark.sql import SparkSession
@@ -148,10 +147,6 @@ def start(
 def _sail() -> SparkSession:
     """A session of a server of Sail's in this process, which ends with it."""
     os.environ.setdefault("RUST_LOG", "error")
-    # Threads come and go in a stream: what mimalloc had for them, Sail's and Arrow's, goes, too.
-    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "0")
-    os.environ.setdefault("MIMALLOC_ABANDONED_RECLAIM_ON_FREE", "1")
-    pa.set_memory_pool(pa.system_memory_pool())
     from pysail.spark import SparkConnectServer
 
     server = SparkConnectServer(port=0)
