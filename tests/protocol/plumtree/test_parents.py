@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from episub_router.protocol.messages import Gossip, Graft, Root, TreeRoot
-from episub_router.protocol.plumtree.tree import FAILED_AFTER
+from episub_router.protocol.plumtree.tree import ADOPT_AFTER, FAILED_AFTER
 from tests.protocol.helpers import Branch, ihave, sent
 from tests.protocol.plumtree.roots import SETTLE, bring, built
 
@@ -39,6 +39,15 @@ def test_a_parent_that_pushed_nothing_is_none_after_the_next_root_either() -> No
     tree = branch.machine.trees.get("s")
     assert tree is not None
     assert "a" not in tree.standbys
+
+
+def test_a_parent_that_announces_what_it_ought_to_push_is_replaced() -> None:
+    """It would keep its place, and each message would come late."""
+    branch = built("a", "b", "c", a=0.1)
+    for id in range(ADOPT_AFTER):
+        pull(branch, "b", id)
+        branch.receive("a", ihave(id))
+    assert parent(branch) == "b"
 
 
 def test_a_new_round_counts_from_those_alone_that_have_served() -> None:

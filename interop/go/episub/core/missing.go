@@ -77,7 +77,8 @@ func (t *Topic) onIHave(l *link, announcement *pb.IHave) {
 		if known := t.cache.known[id]; known != nil {
 			known.noteHolder(l.id)
 			l.noteLag(0)
-			if tr := t.trees.known[known.along]; tr != nil {
+			// A parent ought to push: one that only announces would miss messages for ever.
+			if tr := t.trees.known[known.along]; tr != nil && tr.parent != l.id {
 				tr.noteServed(l.id)
 			}
 			continue

@@ -62,16 +62,19 @@ func (a author) run(d time.Duration) {
 }
 
 // gossip has a message come from a neighbour, after it was asked for or not.
-func (a author) gossip(from *link, asked bool) {
+func (a author) gossip(from *link, asked bool) string {
 	message := a.next()
+	id := payload.StrictSign.ID(message)
 	if asked {
-		id := payload.StrictSign.ID(message)
-		a.topic.onIHave(from, &pb.IHave{Summary: []*pb.MessageSummary{
-			{Id: []byte(id), Hops: proto.Uint32(2)},
-		}})
+		a.announce(from, id)
 		a.run(100 * time.Millisecond)
 	}
 	_ = a.topic.Gossip(from.id, message, &pb.Gossip{Hops: proto.Uint32(2), OwnTree: proto.Bool(true)})
+	return id
+}
+
+func (a author) announce(from *link, id string) {
+	a.topic.onIHave(from, &pb.IHave{Summary: []*pb.MessageSummary{{Id: []byte(id), Hops: proto.Uint32(2)}}})
 }
 
 func TestTheFirstThatBroughtRootIsTheParentAndTheNextOnesStandBy(t *testing.T) {
@@ -108,6 +111,17 @@ func TestWhatBringsTheMessagesThatTheParentMissesReplacesIt(t *testing.T) {
 	}
 	if tr.parent != other.id {
 		t.Error("the parent stays")
+	}
+}
+
+func TestAParentThatOnlyAnnouncesIsReplaced(t *testing.T) {
+	a := rooted(t, 4)
+	tr, censor, other := a.topic.trees.known[a.source], a.topic.links[0], a.topic.links[3]
+	for range 2 * adoptAfter {
+		a.announce(censor, a.gossip(other, true))
+	}
+	if tr.parent == censor.id {
+		t.Error("it stays")
 	}
 }
 
