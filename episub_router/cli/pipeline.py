@@ -158,7 +158,6 @@ def main(arguments: argparse.Namespace) -> int:
             known = session.SAIL in arguments.engines and arguments.master is None
             size = _bytes(arguments, root) if known else None
             usual = session.settings_for(size)
-            # With Sail a stream's memory grows by each batch.
             engine = _engine(arguments, None if arguments.do is _stream else size)
             try:
                 spark = session.start(arguments.master, usual | given, engine, arguments.remote)

@@ -49,8 +49,7 @@ class MissingMessages:
             known.note_holder(peer, hops)
             link.note_lag(0.0)
             tree = state.trees.get(known.tree)
-            # A parent ought to push: one that only announces would miss messages for ever.
-            if tree is not None and peer not in tree.parents:
+            if tree is not None and peer not in tree.parents:  # a parent ought to push
                 tree.note_served(peer)
 
     def _on_unknown(
