@@ -158,7 +158,7 @@ def main(arguments: argparse.Namespace) -> int:
             known = session.SAIL in arguments.engines and arguments.master is None
             size = _bytes(arguments, root) if known else None
             usual = session.settings_for(size)
-            engine = _engine(arguments, None if arguments.do is _stream else size)
+            engine = _engine(arguments, size)
             try:
                 spark = session.start(arguments.master, usual | given, engine, arguments.remote)
             except ModuleNotFoundError as error:
@@ -174,7 +174,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _engine(arguments: argparse.Namespace, size: int | None) -> str:
     """The engine of a command: what is asked for, or what suits its data, some bytes of traces.
-    Raises CommandError where that one can't do it."""
+    Raises CommandError where that one can't do it. A stream's is Spark: Sail's memory grows."""
     from episub_router.pipeline import session
 
     asked: str | None = arguments.engine
@@ -184,7 +184,7 @@ def _engine(arguments: argparse.Namespace, size: int | None) -> str:
         raise CommandError(f"--engine sail: {what}; take --engine spark")
     if asked is not None:
         return asked
-    suits = not named and session.SAIL in arguments.engines
+    suits = not (named or arguments.do is _stream) and session.SAIL in arguments.engines
     return session.engine_for(size) if suits else session.SPARK
 
 

@@ -307,7 +307,7 @@ class Lake:
 
     def vacuum(self) -> list[str]:
         """Remove what isn't part of the lake: what interrupted writers left. Not to be called while
-        something is being written. The directories that were removed."""
+        something is being written. The directories and files that were removed."""
         replaced = self.forget_replaced()
         named: dict[str, set[str]] = {}
         for entry in self.manifest():
@@ -319,7 +319,7 @@ class Lake:
             gone += [] if batch in named else [self._at(BRONZE, batch)]
         for path in gone:
             self._storage.remove(path)
-        return [*replaced, *gone]
+        return [*replaced, *gone, *self._storage.remove_left(self.root)]
 
     # Live.
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 from pyarrow import fs
 
 _NEW = ".new"
+_LEFT = re.compile(r"(.+)\.\d{20}-[0-9a-f]{32}\.(new|tmp)")
 
 BLOCK = 1 << 20
 """Bytes copied at once."""
@@ -94,6 +95,18 @@ class Storage:
             stream.write(text.encode())
         system.move(f"{new}.tmp", f"{new}{_NEW}")
         system.move(f"{new}{_NEW}", place)
+
+    def remove_left(self, path: str) -> list[str]:
+        """Remove what killed writers left of files below a directory, but what counts in a file's
+        place; what that was. Nobody may be writing."""
+        system, place = self._at(path)
+        chosen = fs.FileSelector(place, allow_not_found=True, recursive=True)
+        there = {entry.path for entry in system.get_file_info(chosen)}
+        found = filter(None, map(_LEFT.fullmatch, sorted(there)))
+        left = [each[0] for each in found if each[2] == "tmp" or each[1] in there]
+        for each in left:
+            system.delete_file(each)
+        return left
 
     def remove(self, path: str) -> None:
         """Remove a directory with all that is in it, if it is there."""

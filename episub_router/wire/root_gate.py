@@ -7,8 +7,8 @@ from episub_router.util.params import Rate
 from episub_router.util.token_buckets import TokenBuckets
 
 ROOT_RATE = Rate(50, 256)
-"""Lines of ROOT of one peer, over all topics. Chosen: 64 sources that each send a round every 4 s,
-as the core does at most, make 16/s; a new neighbour offers 100 at once for each topic."""
+"""Lines of ROOT of one peer, over all topics. Chosen: 64 sources that each send a round every 5 s,
+as the core does at most, make 13/s; a new neighbour offers 100 at once for each topic."""
 
 _MAX_PEERS = 1024
 """Peers that are remembered; chosen: many times the neighbours of one node."""

@@ -18,6 +18,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import trio
@@ -27,7 +28,7 @@ from trio.testing import MockClock
 
 from episub_router.pb import sds_pb2
 from episub_router.sds.net.access import StoreAccess
-from episub_router.sds.net.exchange import ExchangeServer, listed
+from episub_router.sds.net.exchange import ExchangeServer
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import LogEntry, RangeHash
 from episub_router.sds.protocol.message import HistoryEntry, Message
@@ -35,7 +36,7 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store.sqlite import MemoryStore
 from episub_router.sds.wire.codec import Codec
-from episub_router.sds.wire.exchange import Request, encode_request, encode_response
+from episub_router.sds.wire.exchange import Request, encode_request
 from tests.sds.harness import CHANNEL, OFFSET, Group, Links
 
 _PROOF = sds_pb2.Origin(
@@ -210,13 +211,12 @@ async def asked(served: Served, ask: fx.Ask, seconds: float) -> tuple[int, float
     costs."""
     server = ExchangeServer(cast(Any, NoHost()))
     server.add(cast(Any, served))
-    peer, size = ID(b"mallory"), 0
+    stream = cast(Any, SimpleNamespace(muxed_conn=SimpleNamespace(peer_id=ID(b"mallory"))))
+    size = 0
     data = encode_request(Request("t", CHANNEL, ask))
     end, cpu = trio.current_time() + seconds, time.process_time()
     while trio.current_time() < end:
-        response = await server._answer(peer, data)
-        answer = encode_response(response)
-        server._limiter.served(peer.to_base58(), len(answer), listed(response), trio.current_time())
+        answer, _ = await server._framed_answer(stream, data)
         size += len(data) + len(answer)
         await trio.sleep(0.002)
     return size, time.process_time() - cpu

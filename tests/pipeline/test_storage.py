@@ -72,6 +72,29 @@ def test_a_file_is_the_old_or_the_new_one_whenever_its_writer_is_killed(tmp_path
     assert storage().get(path) == "last"
 
 
+def test_what_killed_writers_left_is_removed_but_what_counts(tmp_path: Path) -> None:
+    root = f"file:{tmp_path}"
+    moves = 0
+
+    def before() -> None:
+        nonlocal moves
+        if not moves:
+            raise Killed
+        moves -= 1
+
+    for name, done in (("whole", 0), ("whole", 1), ("new", 1)):
+        storage().put(f"{root}/there/{name}", "old")
+        moves = 2 if name == "new" else done
+        with pytest.raises(Killed):
+            storage(before).put(f"{root}/there/{name}", "newer")
+    endings = [path.suffix for path in sorted((tmp_path / "there").iterdir())]
+    assert endings == [".new", "", ".tmp", ".new"]
+    assert len(storage().remove_left(root)) == 2
+    assert storage().get(f"{root}/there/whole") == "old"
+    assert storage().get(f"{root}/there/new") == "newer"
+    assert len([*(tmp_path / "there").iterdir()]) == 2
+
+
 def test_of_two_writers_at_once_one_is_read(tmp_path: Path) -> None:
     path = f"file:{tmp_path}/there/entries.json"
     storage().put(path, "old")

@@ -13,6 +13,10 @@ from types import SimpleNamespace
 import pytest
 import trio
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.peer.id import ID
+from libp2p.pubsub.pb import rpc_pb2
+from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 
 from episub_router import sds
 from episub_router.sds import (
@@ -29,7 +33,7 @@ from episub_router.sds import (
 from episub_router.sds.content.contents import context_of
 from episub_router.sds.content.events import EventFeed
 from episub_router.sds.net import channel
-from episub_router.sds.net.intake import Intake
+from episub_router.sds.net.intake import Intake, proof_of, proven_sender
 from episub_router.sds.protocol.entry import LogEntry
 from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import HistoryEntry, Message, ReceivedMessage, Way
@@ -126,6 +130,18 @@ def test_what_is_before_our_log_is_believed_with_its_proof_only() -> None:
     assert not intake.proves_id(replace(proven, way=Way.UNPROVEN), "0", key)
     assert not intake.proves_id(proven, "0", (key[0] + 1, key[1]))
     assert not intake.proves_id(proven, "1", key)
+
+
+def test_a_proof_with_a_padded_key_is_none() -> None:
+    """Keys are kept, which took 900 kB for each of 4,096."""
+    pair = create_new_key_pair(b"a" * 32)
+    author, data = ID.from_pubkey(pair.public_key).to_bytes(), b"data"
+    message = rpc_pb2.Message(data=data, topicIDs=["t"], from_id=author, seqno=bytes(8))
+    signed = PUBSUB_SIGNING_PREFIX.encode() + message.SerializeToString()
+    message.signature = pair.private_key.sign(signed)
+    for key, expected in ((b"", str(ID(author))), (bytes(900_000), None)):
+        message.key = key
+        assert proven_sender(data, proof_of(message), "t") == expected
 
 
 def test_what_is_told_on_opening_the_first_reader_gets() -> None:

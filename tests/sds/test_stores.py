@@ -133,6 +133,8 @@ def test_channels_are_apart_and_owned(store: SqliteStore) -> None:
     assert store.get("other", ["a"]) == []
     with pytest.raises(StoreError, match="belongs to 'alice', not to 'bob'"):
         store.load("c", "bob", 100)
+    store.load("c", "alice", 100)
+    assert store.channels() == ["c", "other"]  # as they came
 
 
 def test_a_store_that_nobody_uses_any_more_is_gone() -> None:

@@ -69,14 +69,15 @@ class SqliteStore:
         with self._transaction() as db:
             self._remove_damaged(db, channel_id, limit)
             notes = _notes(db, channel_id)
-            for _, _, held_by in notes["owner"].values():
-                if held_by != owner:
-                    held = f"channel {channel_id!r} belongs to {held_by!r}, not to {owner!r}"
-                    raise StoreError(f"{self.path}: {held}")
+            held_by = notes["owner"].get("", (0, 0, owner))[2]
+            if held_by != owner:
+                held = f"channel {channel_id!r} belongs to {held_by!r}, not to {owner!r}"
+                raise StoreError(f"{self.path}: {held}")
             (newest,) = db.execute(
                 "SELECT max(lamport) FROM message WHERE channel = ?", (channel_id,)
             ).fetchone()
-            _note(db, channel_id, "owner", text=owner)
+            if not notes["owner"]:
+                _note(db, channel_id, "owner", text=owner)
             if newest is None and not any(notes.values()):
                 return None
             below = db.execute(
