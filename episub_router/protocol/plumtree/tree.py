@@ -16,7 +16,7 @@ TREE_IDLE = 120.0  # Seconds that a tree stands after its last ROOT. Chosen: hal
 MAX_TREES = MAX_IDS  # Trees kept, as many as one message names; some expired or carry nothing yet
 STANDBYS = 2
 """Neighbours that announce at once. Measured: 10 % of 1,000 nodes crash: p99 of the next second is
-0.98x of gossipsub's with two, 1.3x with one, for 0.7 frames a delivery."""
+0.92x of gossipsub's with two, 1.3x with one, for 0.7 frames a delivery."""
 ADOPT_AFTER = 2  # Misses for which another is the parent, and who has them brings no later round
 FAILED_AFTER = 6  # Messages more that a neighbour missed than it served, ...
 _FAILED_WITHIN = 3.0  # ... in so many seconds. Chosen: at 30 % loss 0.1 % of honest ones fail
