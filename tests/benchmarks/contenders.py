@@ -10,7 +10,7 @@ from random import Random
 from libp2p.abc import IPubsubRouter
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, GossipSub
 
-from episub_router import BroadcastParams, EpisubParams, EpisubRouter
+from episub_router import EpisubRouter
 from tests.hosts import bounded_gossipsub
 
 Links = Sequence[tuple[int, int]]
@@ -63,10 +63,8 @@ def _bounded_gossipsub() -> GossipSub:
     return bounded_gossipsub(PROTOCOL_ID_V11)
 
 
-def _episub(lazy_interval: float | None = None) -> EpisubRouter:
-    if lazy_interval is None:
-        return EpisubRouter(seed=None)
-    return EpisubRouter(EpisubParams(broadcast=BroadcastParams(lazy_interval=lazy_interval)))
+def _episub() -> EpisubRouter:
+    return EpisubRouter(seed=None)
 
 
 def _alternating(*routers: Callable[[], IPubsubRouter]) -> Callable[[], IPubsubRouter]:
@@ -102,28 +100,6 @@ CONTENDERS = {
             "EpisubRouter and ResilientPubsub with their defaults; every host was connected to "
             "host 0 and the router dialled the rest",
             _episub,
-            star,
-            resilient=True,
-        ),
-        Contender(
-            "episub-stock-pubsub",
-            "as episub, with py-libp2p's Pubsub",
-            _episub,
-            star,
-        ),
-        Contender(
-            "episub-same-graph",
-            "EpisubRouter with its defaults, started on GossipSub's links; "
-            "it chose among them and dialled others",
-            _episub,
-            random_graph,
-            resilient=True,
-        ),
-        Contender(
-            "episub-lazy-0.1s",
-            "as episub, with IHAVEs every 0.1 s, as the specification has them, "
-            "instead of about once a second",
-            lambda: _episub(lazy_interval=0.1),
             star,
             resilient=True,
         ),

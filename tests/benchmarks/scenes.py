@@ -17,9 +17,7 @@ from tests.benchmarks.contenders import CONTENDERS, Contender
 from tests.hosts import Node, connect, running_nodes
 
 TOPIC = "benchmark"
-COMPARED = (
-    "gossipsub-defaults", "gossipsub-bounded", "episub", "gossipsub-joining", "episub-stock-pubsub",
-)  # fmt: skip
+COMPARED = ("gossipsub-defaults", "gossipsub-bounded", "episub", "gossipsub-joining")
 READY_TIMEOUT = 300.0
 _PARALLEL_DIALS = 16
 

@@ -3,7 +3,7 @@
 A process for each host, in a network namespace of its own; all are joined by a bridge, and each
 uplink is shaped by a `tbf` queue. Every router gets the same links, sizes and messages; `node` is
 `episub node`, which finds its neighbours itself and is given lines. Needs root, or user namespaces,
-and the tools `ip` and `tc`.
+and the tools `ip` and `tc`. Prints a line of JSON for each router and uplink.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -94,23 +93,6 @@ async def _member(number: int, kind: str, largest: int) -> None:
 
 
 # The runner
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Of one router, a message's mean where it isn't said otherwise."""
-
-    first: list[float]
-    """Seconds from the first message's publication to each delivery."""
-    steady: list[float]
-    """The same of the others."""
-    missed: int
-    sent: float
-    """Bytes of all hosts."""
-    cpu: float
-    """Seconds of all hosts."""
-    memory: int
-    """Most KiB of one process."""
 
 
 class _Member:
@@ -226,8 +208,12 @@ class _Hosts:
             member.process.wait()
 
 
-def measure(network: Network, kind: str, hosts: int, size: int, messages: int) -> Result:
-    """Publish `messages` of `size` bytes at host 0, one after the other."""
+def measure(
+    network: Network, kind: str, hosts: int, size: int, messages: int
+) -> dict[str, float | None]:
+    """Publish `messages` of `size` bytes at host 0, one after the other: seconds until all have the
+    first, and half or all the others; what that cost, of all hosts for each delivery; the most MiB
+    of one process."""
     group = _Hosts(network, hosts, kind, size)
     try:
         assert group.wait("ready", 1, 240.0), "a host didn't start"
@@ -251,35 +237,18 @@ def measure(network: Network, kind: str, hosts: int, size: int, messages: int) -
             time.sleep(1.0)
         sent_after, cpu_after, memory = group.usage()
         steady = [second for times in took[1:] for second in times]
-        return Result(
-            took[0], sorted(steady), missed, (sent_after - sent) / messages,
-            (cpu_after - cpu) / messages, memory,
-        )  # fmt: skip
+        deliveries = messages * (hosts - 1)
+        return {
+            "first_s": took[0][-1] if took[0] else None,
+            "p50_s": median(steady) if steady else None,
+            "all_s": max(steady, default=None),
+            "copies": (sent_after - sent) / size / deliveries,
+            "cpu_ms": (cpu_after - cpu) / deliveries * 1000,
+            "mib": memory / 1024,
+            "missed": missed,
+        }
     finally:
         group.end()
-
-
-def _row(kind: str, hosts: int, size: int, result: Result) -> str:
-    nothing = [float("nan")]
-    first, steady = result.first or nothing, result.steady or nothing
-    return (
-        f"| {kind} | {first[-1]:.2f} | {median(steady):.2f} / {steady[-1]:.2f} | "
-        f"{result.sent / size / (hosts - 1):.2f} | {result.cpu / (hosts - 1) * 1000:.0f} | "
-        f"{result.memory / 1024:.0f} | {result.missed} |"
-    )
-
-
-def _fields(hosts: int, size: int, result: Result) -> dict[str, Any]:
-    steady = result.steady or [None]
-    return {
-        "first_s": result.first[-1] if result.first else None,
-        "p50_s": median(steady) if result.steady else None,
-        "all_s": steady[-1],
-        "copies": result.sent / size / (hosts - 1),
-        "cpu_ms": result.cpu / (hosts - 1) * 1000,
-        "mib": result.memory / 1024,
-        "missed": result.missed,
-    }
 
 
 def main() -> None:
@@ -289,7 +258,6 @@ def main() -> None:
     parser.add_argument("--uplink", type=float, nargs="+", default=[20, 50], help="Mbit/s")
     parser.add_argument("--messages", type=int, default=4, help="the first one makes the trees")
     parser.add_argument("--routers", nargs="+", default=["pieces", "whole", "gossipsub"])
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each router")
     parser.add_argument("--member", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.member is not None:
@@ -306,25 +274,10 @@ def main() -> None:
         for host in range(hosts):
             network.slow(host, uplink * 1000, down=False)
         copy = size * 8e-6 / uplink
-        if options.json:
-            for kind in options.routers:
-                result = measure(network, kind, hosts, size, options.messages)
-                row = {"router": kind, "hosts": hosts, "size": size, "uplink": uplink}
-                print(
-                    json.dumps({**row, "copy_s": copy, **_fields(hosts, size, result)}), flush=True
-                )
-            continue
-        print(f"{hosts} hosts, {size:,} bytes, {uplink:g} Mbit/s: one copy {copy:.2f} s\n")
-        print(
-            "| router | first, all s | then p50 / all s | copies a delivery | CPU ms a delivery "
-            "| MiB | missed |"
-        )
-        print("|---|---|---|---|---|---|---|", flush=True)
         for kind in options.routers:
-            print(
-                _row(kind, hosts, size, measure(network, kind, hosts, size, options.messages)),
-                flush=True,
-            )
+            row = {"router": kind, "hosts": hosts, "size": size, "uplink": uplink, "copy_s": copy}
+            row |= measure(network, kind, hosts, size, options.messages)
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -285,7 +285,7 @@ RECIPES: dict[str, Recipe] = {
             name="slow-links",
             commands=[
                 ("-m", "tests.benchmarks.slow_links", "--hosts", hosts, "--uplink", "20", "50",
-                 "--size", size, "--routers", *routers, "--json")
+                 "--size", size, "--routers", *routers)
                 for hosts, size, routers in (
                     ("20", "1000000", ("pieces", "gossipsub")), ("20", "8000000", ("pieces",)),
                     ("12", "1000000", ("node",)),
