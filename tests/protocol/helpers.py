@@ -47,6 +47,12 @@ def dials(effects: Iterable[Effect]) -> list[Any]:
     return [effect.peer for effect in effects if isinstance(effect, Dial)]
 
 
+def requests(effects: Iterable[Effect]) -> list[Any]:
+    """Peers that are asked for a link."""
+    asked = sent(effects, Neighbor)
+    return [peer for peer, message in asked if message.role is NeighborRole.REQUEST]
+
+
 def ihave(*ids: object, hops: int = 1) -> IHave:
     """An IHAVE of these ids, all at the same hop count."""
     return IHave(tuple(MessageSummary(id, hops) for id in ids))
@@ -130,6 +136,19 @@ class Member(Clock):
 
     def receive(self, peer: str, message: Message) -> list[Effect]:
         return self.handle(ev.Received(peer, message))
+
+    def reach(self, effects: list[Effect]) -> list[Effect]:
+        """Let all dials of `effects` succeed; these, and what follows."""
+        return effects + [e for peer in dials(effects) for e in self.handle(ev.Connected(peer))]
+
+    def live(self, seconds: float, step: float = 1.0) -> list[Effect]:
+        """Let `seconds` pass, in which all neighbours say that they need their links."""
+        effects: list[Effect] = []
+        for _ in range(round(seconds / step)):
+            effects += self.wait(step)
+            for peer in self.active:
+                self.receive(peer, Neighbor(NeighborRole.LIST, 8, random_links=4))
+        return effects
 
     def link(
         self, peer: str, kind: LinkKind = LinkKind.RANDOM, links: int = 0, random_links: int = 0

@@ -10,7 +10,7 @@ from episub_router.protocol import events as ev
 from episub_router.protocol import messages as msg
 from episub_router.protocol import piece_messages as pieces
 from episub_router.protocol.messages import Message
-from tests.protocol.helpers import Member
+from tests.protocol.helpers import Branch, Member, ihave, sent
 
 SAMPLES: list[Message] = [
     msg.GetNodes(),
@@ -66,3 +66,18 @@ def test_every_message_is_taken_from_anybody_at_any_time(message: Message) -> No
             assert not member.active & member.passive
             assert "me" not in member.active | member.passive
         member.wait(100)
+
+
+def test_ids_of_any_length_are_ids() -> None:
+    """E32, E34, E36: the empty id, short ones and long ones, of messages and of peers."""
+    for id in (b"", b"\0", b"short", b"x" * 15, b"x" * 10_000):
+        branch = Branch("e", lazy=["l"])
+        branch.receive("l", ihave(id))
+        branch.receive("l", msg.Graft((id,)))
+        branch.wait(2)
+        branch.receive("e", msg.Gossip(id, 1, "payload"))
+        assert sent(branch.receive("l", msg.Graft((id,)))) == [("l", msg.Gossip(id, 2, "payload"))]
+        branch.handle(ev.PayloadArrived("e", id, 1))
+        member = Member("a", "b")
+        member.handle(ev.Received(id, msg.Join(id, 0)))
+        assert id in member.active

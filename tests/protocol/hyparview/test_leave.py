@@ -55,20 +55,12 @@ def test_who_left_takes_no_part() -> None:
     assert member.active == member.passive == set()
 
 
-def test_disconnect_of_a_node_that_leaves_forgets_it() -> None:
-    """E14: with DISCONNECT the neighbours at least know."""
+@pytest.mark.parametrize(("alive", "left"), [(True, {"a"}), (False, set())])
+def test_disconnect_ends_a_link_and_may_end_a_membership(alive: bool, left: set[str]) -> None:
+    """E09, E14: a node that leaves is forgotten, a living one is kept in mind."""
     member = Member("a", "b")
-    member.receive("a", Disconnect(alive=False))
-    assert member.active == {"b"}
-    assert member.passive == set()
-
-
-def test_disconnect_of_a_living_node_keeps_it_in_mind() -> None:
-    """E09, E14: it ended a link, not its membership."""
-    member = Member("a", "b")
-    member.receive("a", Disconnect())
-    assert member.active == {"b"}
-    assert member.passive == {"a"}
+    member.receive("a", Disconnect(alive=alive))
+    assert (member.active, member.passive) == ({"b"}, left)
 
 
 def test_leave_removes_its_source_from_both_views() -> None:
@@ -98,17 +90,6 @@ def test_leaves_that_cannot_be() -> None:
     assert drops(effects) == [DropReason.ABOUT_SELF]
     ((_, passed_on),) = sent(member.receive("a", Leave("x", 10**6, b"1")))
     assert passed_on.ttl == LEAVE_TTL - 1
-
-
-def test_coming_back() -> None:
-    """E14: a node that left can join again, and doesn't deliver twice what it had."""
-    member = Member("a")
-    member.receive("a", Gossip("m", 1, "payload"))
-    member.handle(ev.LeaveOverlay())
-    member.handle(ev.JoinOverlay())
-    member.link("a")
-    assert member.receive("a", Gossip("m", 1, "payload")) == []
-    assert member.machine.next_deadline() < NEVER
 
 
 def test_topics_are_told_and_heeded() -> None:

@@ -51,13 +51,6 @@ def test_a_query_for_numbers_alone_is_answered_with_those() -> None:
     assert (link.links, link.peers, link.answered_at) == (4, ("x", "y"), member.now)
 
 
-def test_a_sign_of_life_needs_no_list() -> None:
-    """E11, E15."""
-    member = Member("a")
-    ((_, query),) = sent(member.handle(ev.NeighborQueried("a")))
-    assert query.numbers_only
-
-
 def test_a_list_fills_spare_passive_room_and_no_more() -> None:
     """E11: a neighbour's list adds candidates, and replaces none."""
     member = Member("a", passive=[f"p{n}" for n in range(46)])
@@ -78,9 +71,11 @@ def test_a_list_from_a_stranger_is_refused() -> None:
 
 
 def test_the_driver_may_have_a_neighbour_queried() -> None:
-    """E11: to learn how far it has read; nothing follows if it doesn't answer."""
+    """E11, E15: to learn how far it has read, which needs no list; nothing follows if it doesn't
+    answer."""
     member = Member("a")
-    assert roles(member.handle(ev.NeighborQueried("a"))) == [("a", NeighborRole.QUERY)]
+    ((peer, query),) = sent(member.handle(ev.NeighborQueried("a")))
+    assert (peer, query.role, query.numbers_only) == ("a", NeighborRole.QUERY, True)
     assert roles(member.handle(ev.NeighborQueried("stranger"))) == []
     member.wait(4.5)
     assert member.active == {"a"}

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import Send
+from episub_router.protocol.effects import DropReason, Send
 from episub_router.protocol.hyparview.shuffle import SHUFFLE_TIMEOUT
 from episub_router.protocol.messages import Neighbor, NeighborRole, Shuffle, ShuffleReply
 from episub_router.protocol.params import EpisubParams, MembershipParams
@@ -68,11 +68,14 @@ def test_an_answered_shuffle_is_not_repeated() -> None:
 
 @pytest.mark.slow
 def test_the_undiallable_keep_a_fresh_passive_view() -> None:
-    """E20: half the nodes can't be dialled; their passive views fill all the same."""
+    """E05, E08, E20: half the nodes can only dial: they get their links, and their passive views
+    fill all the same."""
     network = Network(60, seed=1)
     network.unreachable = set(range(30, 60))
     network.join_all()
     network.run(300)
+    assert network.components() == 1
+    assert network.drops[DropReason.UNREACHABLE] > 0
     known = [len(network.topics[node].membership.passive) for node in network.live]
     assert min(known) >= 5
     assert sum(known) >= 15 * len(known)

@@ -30,7 +30,7 @@ from episub_router.protocol.messages import (
     NeighborRole,
     Topics,
 )
-from tests.protocol.helpers import Member, accept, dials, drops, request, sent, specified
+from tests.protocol.helpers import Member, accept, dials, drops, request, requests, sent, specified
 
 
 def grown(*neighbors: str, passive: Iterable[str] = (), seed: int = 0) -> Member:
@@ -51,13 +51,6 @@ def answered(member: Member, seconds: float) -> list[Any]:
                 if said.role is NeighborRole.QUERY:
                     member.receive(peer, Neighbor(NeighborRole.LIST, 7, said.kind, random_links=4))
     return effects
-
-
-def requests(effects: list) -> list:  # type: ignore[type-arg]
-    """Peers that are sent a NEIGHBOR request."""
-    return [
-        peer for peer, message in sent(effects, Neighbor) if message.role is NeighborRole.REQUEST
-    ]
 
 
 def test_request_is_over_when_the_peer_is_a_neighbour_already() -> None:
@@ -334,14 +327,6 @@ def test_unwanted_acceptance_is_undone() -> None:
     member = Member("a")
     assert sent(member.receive("p", accept())) == [("p", Disconnect())]
     assert member.active == {"a"}
-
-
-def test_a_peer_that_ended_its_link_has_not_been_asked() -> None:
-    """E09: it isn't asked for a while, as if it had refused."""
-    member = Member("a", "b", "c")
-    member.receive("c", Disconnect())
-    assert drops(member.receive("c", accept())) == [DropReason.UNSOLICITED]
-    assert member.active == {"a", "b"}
 
 
 def test_an_answer_belongs_to_one_request() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import count, pairwise
 from math import hypot
 from random import Random
 from statistics import mean
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import Dial, MeasureRtt, NeighborDown, Release, Send
+from episub_router.protocol.effects import Effect, MeasureRtt, NeighborDown, Release
 from episub_router.protocol.hyparview import Places
 from episub_router.protocol.hyparview.link_check import LIST_TIMEOUT
 from episub_router.protocol.hyparview.views import RTT_FAILURES
@@ -25,10 +26,9 @@ from episub_router.protocol.messages import (
     NeighborRole,
     Topics,
 )
-from episub_router.protocol.params import EpisubParams, MembershipParams
+from episub_router.protocol.params import MembershipParams
 from episub_router.protocol.rtt import Rtt
-from episub_router.protocol.topic import Topic
-from tests.protocol.helpers import Member, sent, specified
+from tests.protocol.helpers import Member, accept, dials, request, requests, sent, specified
 from tests.protocol.network import Network
 
 PARAMS = MembershipParams()
@@ -131,111 +131,90 @@ def test_links_at_rest_do_not_flap(settled: Network) -> None:
 # One node
 
 
-def member(*neighbors: int, kind: LinkKind = LinkKind.RANDOM, near_rtt: float = 0.1) -> Topic:
-    """Node 0 with `neighbors`, all of the kind, measured at `near_rtt`, with links to spare."""
-    sizes = MembershipParams(active_size=7, near_links=3, rings=0)
-    topic = Topic(0, "t", EpisubParams(membership=sizes), Random(1))
-    topic.handle(ev.JoinOverlay(), 0.0)
+def linked(
+    neighbors: str, kind: LinkKind = LinkKind.RANDOM, rtt: float = 0.1, passive: str = ""
+) -> Member:
+    """A member whose neighbours are all of the kind, and have links to spare."""
+    member = Member(membership=specified(), passive=passive)
     for peer in neighbors:
-        request = Neighbor(NeighborRole.REQUEST, 7, kind, (), 5)
-        topic.handle(ev.Received(peer, request), 0.0)
-        topic.handle(ev.RttMeasured(peer, near_rtt), 0.0)
-    return topic
+        member.link(peer, kind, 7, 5)
+        member.handle(ev.RttMeasured(peer, rtt))
+    for peer in passive:
+        member.handle(ev.Connected(peer))
+    return member
 
 
-def sent_to(effects: list, peer: int) -> list:  # type: ignore[type-arg]
-    return [e.message for e in effects if isinstance(e, Send) and e.peer == peer]
+def evicted(effects: list[Effect]) -> list[Any]:
+    return [effect.peer for effect in effects if isinstance(effect, NeighborDown)]
 
 
-def run_timers(topic: Topic, until: float) -> list:  # type: ignore[type-arg]
-    effects = []
-    while topic.next_deadline() <= until:
-        effects += topic.handle_timer(topic.next_deadline())
-    return effects
+def evicted_for(member: Member, peer: str, rtt: float) -> list[Any]:
+    """The neighbours that give way to `peer`, which asks for a near link."""
+    member.receive(peer, request(5, LinkKind.NEAR))
+    return evicted(member.handle(ev.RttMeasured(peer, rtt)))
 
 
 def test_who_answers_no_pings_is_as_far_as_can_be() -> None:
     """E18: failed measurements count, once they are several in a row: anybody is nearer then."""
-    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR, near_rtt=0.03)
+    member = linked("abcdefg", LinkKind.NEAR, 0.03)
     for failed in (RTT_FAILURES - 1, RTT_FAILURES):
-        topic.handle(ev.RttMeasured(3, 0.03), 0.5)
+        member.handle(ev.RttMeasured("c", 0.03))
         for _ in range(failed):
-            topic.handle(ev.RttMeasured(3, None), 1.0)
-        topic.handle(ev.Received(8, Neighbor(NeighborRole.REQUEST, 5, LinkKind.NEAR)), 1.0)
-        effects = topic.handle(ev.RttMeasured(8, 0.1), 1.1)
-        evicted = [e.peer for e in effects if isinstance(e, NeighborDown)]
-        assert evicted == ([3] if failed == RTT_FAILURES else [])
+            member.handle(ev.RttMeasured("c", None))
+        assert evicted_for(member, "p", 0.1) == (["c"] if failed == RTT_FAILURES else [])
 
 
 def test_a_passive_peer_that_answers_no_ping_is_of_unknown_distance() -> None:
     """E18: others come first."""
-    topic = member(1, 2)
-    topic.handle(ev.ContactsFound((8,)), 0.0)
-    topic.handle(ev.RttMeasured(8, 0.01), 0.0)
-    assert topic.membership.passive.rtt(8) is not None
-    topic.handle(ev.RttMeasured(8, None), 0.0)
-    assert topic.membership.passive.rtt(8) is None
-    assert 8 in topic.membership.passive
+    passive = linked("ab", passive="p").machine.membership.passive
+    passive.update_rtt("p", 0.01)
+    assert passive.rtt("p") is not None
+    passive.update_rtt("p", None)
+    assert passive.rtt("p") is None
+    assert "p" in passive
 
 
 def test_a_nearer_passive_peer_replaces_a_far_neighbour() -> None:
     """E18: the nearest passive peer is asked first; only when it has accepted does the far
     neighbour go."""
-    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR)
-    topic.handle(ev.ContactsFound((8,)), 0.0)
-    topic.handle(ev.Connected(8), 0.0)
-    topic.handle(ev.RttMeasured(8, 0.01), 0.0)
-    now, asked = 0.0, []
-    while not asked:
-        now = topic.next_deadline()
-        assert now <= 20
-        effects = topic.handle_timer(now)
-        assert not [e for e in effects if isinstance(e, NeighborDown)]
-        asked = [m for m in sent_to(effects, 8) if isinstance(m, Neighbor)]
-    assert (asked[0].role, asked[0].kind) == (NeighborRole.REQUEST, LinkKind.NEAR)
-    accept = Neighbor(NeighborRole.ACCEPT, 7, LinkKind.NEAR, (), 4)
-    effects = topic.handle(ev.Received(8, accept), now + 0.1)
-    assert 8 in topic.membership.active
-    assert len([e for e in effects if isinstance(e, NeighborDown)]) == 1
-    assert len(topic.membership.active) == 7
+    member = linked("abcdefg", LinkKind.NEAR, passive="p")
+    member.handle(ev.RttMeasured("p", 0.01))
+    while "p" not in requests(effects := member.wait(0.5)):
+        assert member.now <= 20
+        assert not evicted(effects)
+    assert {said.kind for peer, said in sent(effects, Neighbor) if peer == "p"} == {LinkKind.NEAR}
+    effects = member.receive("p", accept(7, LinkKind.NEAR))
+    assert "p" in member.active
+    assert len(evicted(effects)) == 1
+    assert len(member.active) == 7
 
 
 def test_upkeep_measures_who_is_there_and_forgets_who_is_not() -> None:
     """E21: GETTOPICS to passive peers; one in the topic is measured and released, one that has
     left it, can't be dialled or doesn't answer is forgotten."""
-    topic = member(1, 2, 3, 4, 5, 6, 7)
-    topic.handle(ev.ContactsFound((11, 12)), 0.0)
-    for peer in (11, 12):
-        topic.handle(ev.Connected(peer), 0.0)
-    asked = [
-        e.peer
-        for e in run_timers(topic, 11)
-        if isinstance(e, Send) and isinstance(e.message, GetTopics)
-    ]
-    assert sorted(asked) == [11, 12]
-    now = topic.next_deadline()
-    assert MeasureRtt(11) in topic.handle(ev.Received(11, Topics(("t", "u"))), now)
-    assert Release(11) in topic.handle(ev.RttMeasured(11, 0.02), now)
-    assert topic.membership.passive.rtt(11) is not None
-    topic.handle(ev.Received(12, Topics(())), now)
-    assert 12 not in topic.membership.passive
-    topic.handle(ev.ContactsFound((13, 14)), now)
-    topic.handle(ev.Connected(13), now)
-    run_timers(topic, now + 60)
-    assert 13 not in topic.membership.passive
-    topic.handle(ev.DialFailed(14), now + 60)
-    assert 14 not in topic.membership.passive
+    member = linked("abcdefg", passive="pq")
+    assert sorted(peer for peer, _ in sent(member.wait(11), GetTopics)) == ["p", "q"]
+    assert MeasureRtt("p") in member.receive("p", Topics(("t", "u")))
+    assert Release("p") in member.handle(ev.RttMeasured("p", 0.02))
+    assert member.machine.membership.passive.rtt("p") is not None
+    member.receive("q", Topics(()))
+    assert "q" not in member.passive
+    member.handle(ev.ContactsFound(("r", "s")))
+    member.handle(ev.Connected("r"))
+    member.wait(60)
+    assert "r" not in member.passive
+    member.handle(ev.DialFailed("s"))
+    assert "s" not in member.passive
 
 
 def test_ends_that_disagree_about_a_link_agree_on_random() -> None:
     """E18: requests that cross may be of different kinds; random is the one that is kept."""
-    topic = member(1, kind=LinkKind.NEAR)
-    topic.handle(ev.Received(1, Neighbor(NeighborRole.REQUEST, 7, LinkKind.RANDOM, (), 5)), 1.0)
-    link = topic.membership.active.get(1)
+    member = linked("a", LinkKind.NEAR)
+    link = member.machine.membership.active.get("a")
     assert link is not None
-    assert link.kind is LinkKind.NEAR
-    topic.handle(ev.Received(1, Neighbor(NeighborRole.ACCEPT, 7, LinkKind.RANDOM, (), 5)), 1.0)
-    assert link.kind is LinkKind.RANDOM
+    for said, kind in ((request(7), LinkKind.NEAR), (accept(7), LinkKind.RANDOM)):
+        member.receive("a", said)
+        assert link.kind is kind
 
 
 def test_round_trips_are_smoothed() -> None:
@@ -268,49 +247,39 @@ def test_the_shortest_round_trip_is_one_of_late() -> None:
 def test_a_neighbour_that_was_near_of_late_is_kept(samples: int) -> None:
     """E18: a busy machine makes most round trips long, to near neighbours too; after many long ones
     none is near."""
-    topic = member(1, 2, 3, 4, 5, 6, 7, kind=LinkKind.NEAR, near_rtt=0.01)
+    member = linked("abcdefg", LinkKind.NEAR, 0.01)
     for _ in range(samples):
-        topic.handle(ev.RttMeasured(3, 0.2), 0.5)
-    assert (topic.membership.rtt_of(3) or 0) > 0.09
-    topic.handle(ev.Received(8, Neighbor(NeighborRole.REQUEST, 5, LinkKind.NEAR)), 1.0)
-    effects = topic.handle(ev.RttMeasured(8, 0.02), 1.1)
-    evicted = [e.peer for e in effects if isinstance(e, NeighborDown)]
-    assert evicted == ([] if samples == 5 else [3])
+        member.handle(ev.RttMeasured("c", 0.2))
+    assert (member.machine.membership.rtt_of("c") or 0) > 0.09
+    assert evicted_for(member, "p", 0.02) == ([] if samples == 5 else ["c"])
 
 
 def test_who_is_still_being_dialled_isn_t_forgotten() -> None:
     """E21: a dial may take longer than a period."""
-    topic = member(1, 2, 3, 4, 5, 6, 7)
-    topic.handle(ev.ContactsFound((11, 12)), 0.0)
-    dialled = [e.peer for e in run_timers(topic, 40) if isinstance(e, Dial)]
-    assert {11, 12} <= set(dialled)
-    assert {11, 12} <= set(topic.membership.passive)
+    member = linked("abcdefg")
+    member.handle(ev.ContactsFound(("p", "q")))
+    assert {"p", "q"} <= {*dials(member.wait(40))}
+    assert {"p", "q"} <= member.passive
+
+
+def checks(member: Member, until: float, rtt: float) -> Iterator[Any]:
+    """The passive peers that are asked for their topics; each answers at once."""
+    while (due := member.machine.next_deadline()) < until:
+        for peer, _ in sent(member.wait(due - member.now), GetTopics):
+            member.receive(peer, Topics(("t",)))
+            member.handle(ev.RttMeasured(peer, rtt))
+            yield peer
 
 
 def test_a_passive_peer_is_checked_once() -> None:
     """E21: at rest, once each peer that it knows is measured, a node dials nobody; one that others
     name is checked when it comes."""
-    topic = member(1, 2, 3, 4, 5, 6, 7)
-    checks: list[int] = []
-
-    def run_until(end: float) -> None:
-        while (now := topic.next_deadline()) < end:
-            for effect in topic.handle_timer(now):
-                if isinstance(effect, Send) and isinstance(effect.message, GetTopics):
-                    checks.append(effect.peer)
-                    topic.handle(ev.Received(effect.peer, Topics(("t",))), now)
-                    topic.handle(ev.RttMeasured(effect.peer, 0.05), now)
-
-    for peer in range(11, 40):
-        topic.handle(ev.Connected(peer), 0.0)
-        topic.handle(ev.ContactsFound((peer,)), 0.0)
-    run_until(4_000)
-    assert sorted(checks) == [*range(11, 40)]
-    topic.handle(ev.Connected(40), 4_000.0)
-    topic.handle(ev.ContactsFound((40,)), 4_000.0)
-    run_until(8_000)
-    assert checks[-1] == 40
-    assert len(checks) == 30
+    known = [chr(ord("A") + n) for n in range(29)]
+    member = linked("abcdefg", passive="".join(known))
+    assert sorted(checks(member, 4_000, 0.05)) == known
+    member.handle(ev.Connected("new"))
+    member.handle(ev.ContactsFound(("new",)))
+    assert [*checks(member, 8_000, 0.05)] == ["new"]
 
 
 @pytest.mark.parametrize(("random", "triangle"), [(5, False), (4, True), (4, False)])
@@ -384,23 +353,22 @@ def test_nobody_is_dialled_for_nearness_before_a_neighbour_was_measured() -> Non
 def test_so_many_strangers_are_measured_at_short_intervals() -> None:
     """E21: in a large overlay shuffles bring strangers for ever; once near links are found they are
     measured seldom."""
-    topic = member(1, 2, 3, 4, 5, 6, 7)
-    strangers = iter(range(100, 1000))
+    member = linked("abcdefg")
+    strangers = map(str, count())
+
+    def come() -> None:
+        peer = next(strangers)
+        member.handle(ev.ContactsFound((peer,)))
+        member.handle(ev.Connected(peer))
+
     for _ in range(40):
-        topic.handle(ev.ContactsFound((peer := next(strangers),)), 0.0)
-        topic.handle(ev.Connected(peer), 0.0)
-    rounds: list[float] = []
-    measured = 0
-    while (now := topic.next_deadline()) < 3600:
-        probes = sent(topic.handle_timer(now), GetTopics)
-        rounds += [now] * bool(probes)
-        for peer, _ in probes:
-            topic.handle(ev.Received(peer, Topics(("t",))), now)
-            topic.handle(ev.RttMeasured(peer, 0.1), now)
-            measured += now < 200
-            topic.membership.passive.remove(peer)
-            topic.handle(ev.ContactsFound((peer := next(strangers),)), now)
-            topic.handle(ev.Connected(peer), now)
-    assert measured >= 64
+        come()
+    at: list[float] = []
+    for peer in checks(member, 3600, 0.1):
+        at.append(member.now)
+        member.machine.membership.passive.remove(peer)
+        come()
+    assert sum(time < 200 for time in at) >= 64
+    rounds = sorted({*at})
     assert max(b - a for a, b in pairwise(rounds[1:16])) <= 15
     assert rounds[-1] - rounds[-2] > 300

@@ -25,7 +25,7 @@ from episub_router.protocol.messages import (
     Nodes,
 )
 from episub_router.protocol.params import EpisubParams, MembershipParams
-from tests.protocol.helpers import ME, Member, accept, dials, drops, request, sent
+from tests.protocol.helpers import ME, Member, accept, dials, drops, request, requests, sent
 from tests.protocol.network import Network
 
 PEERS = [f"p{n}" for n in range(40)]
@@ -45,22 +45,12 @@ def full(*peers: str, **changed: Any) -> Member:
     return member
 
 
-def requests(effects: list[Effect]) -> list[Any]:
-    """Whom `effects` ask for a link."""
-    return [to for to, said in sent(effects, Neighbor) if said.role is NeighborRole.REQUEST]
-
-
-def reach(member: Member, effects: list[Effect]) -> list[Effect]:
-    """Let all dials succeed."""
-    return effects + [e for peer in dials(effects) for e in member.handle(ev.Connected(peer))]
-
-
 def joining(*named: str, **changed: Any) -> tuple[Member, list[Effect]]:
     """A member whose contact has named these."""
     member = Member(membership=MembershipParams(**changed))
     member.handle(ev.Connected("contact"))
     member.handle(ev.JoinOverlay(("contact",)))
-    return member, reach(member, member.receive("contact", Nodes(named, 6)))
+    return member, member.reach(member.receive("contact", Nodes(named, 6)))
 
 
 # Places
@@ -139,7 +129,7 @@ def test_a_join_is_accepted_by_the_first_that_it_is_next_to() -> None:
     walk = member.receive(sender, Join(far, 6))
     assert len(sent(walk, Join)) == 1
     assert not dials(walk)
-    effects = reach(member, member.receive(sender, Join(NEXT[0], 6)))
+    effects = member.reach(member.receive(sender, Join(NEXT[0], 6)))
     assert not sent(effects, Join)
     ((to, said),) = sent(effects, Neighbor)
     assert (to, said.role) == (NEXT[0], NeighborRole.ACCEPT)
@@ -191,14 +181,14 @@ def test_peers_next_to_it_are_asked_first_and_joins_wait_for_them() -> None:
     assert not sent(effects, Join)
     for peer in NEXT:
         member.receive(peer, accept())
-    assert not sent(reach(member, member.wait(2 * NODES_TIMEOUT)), Join)
+    assert not sent(member.reach(member.wait(2 * NODES_TIMEOUT)), Join)
 
 
 def test_joins_are_sent_where_those_bring_too_few_links() -> None:
     member, effects = joining(*PEERS[:12])
     for peer in requests(effects):
         member.receive(peer, Disconnect())
-    assert sent(reach(member, member.wait(NODES_TIMEOUT)), Join)
+    assert sent(member.reach(member.wait(NODES_TIMEOUT)), Join)
 
 
 def test_one_that_refuses_is_asked_for_nearer_ones() -> None:
@@ -206,7 +196,7 @@ def test_one_that_refuses_is_asked_for_nearer_ones() -> None:
     first = next(peer for peer in requests(effects) if peer != "contact")
     refused = member.receive(first, Disconnect())
     assert first in [peer for peer, _ in sent(refused, GetNodes)]
-    named = reach(member, member.receive(first, Nodes((*NEXT, *OTHERS[:4]), 6)))
+    named = member.reach(member.receive(first, Nodes((*NEXT, *OTHERS[:4]), 6)))
     assert set(NEXT) <= set(requests(named))
     assert first not in requests(named)
 
@@ -224,7 +214,7 @@ def test_a_candidate_that_is_not_there_or_silent_gives_way_to_the_next() -> None
         member.receive(peer, accept())
     left = ["contact", *OTHERS[:12]]
     (after_gone,) = set(PLACES.next_to(ME, [silent, *others, *left])) - {silent, *others}
-    effects = reach(member, member.handle(ev.DialFailed(gone)))
+    effects = member.reach(member.handle(ev.DialFailed(gone)))
     assert after_gone in requests(effects)
     member.receive(after_gone, accept())
     member.handle(ev.Connected(silent))
@@ -245,7 +235,7 @@ def test_a_lost_link_is_replaced_by_the_next_one_known() -> None:
     (asked, _), *_ = sent(member.wait(ROUNDS[Timer.SEARCH][0]), GetNodes)
     assert asked in NEXT
     member.receive(asked, Nodes(tuple(OTHERS[-16:]), 6))
-    effects = reach(member, member.handle(ev.PeerDown(NEXT[0])))
+    effects = member.reach(member.handle(ev.PeerDown(NEXT[0])))
     known = [*member.active, *OTHERS[-16:]]
     expected = set(PLACES.next_to(ME, known)) - member.active
     assert expected <= set(requests(effects))
@@ -258,16 +248,9 @@ def test_a_lost_link_that_was_on_no_ring_starts_no_search() -> None:
     """Near links change for minutes, and each answer names some peers."""
     for lost_on_ring, seconds in ((False, 10.0), (True, 25.0)):
         member = full(*NEXT)
-        for _ in range(40):
-            member.wait(1)
-            for peer in member.active:
-                member.receive(peer, Neighbor(NeighborRole.LIST, 8, random_links=4))
+        member.live(40)
         lost = next(peer for peer in member.active if (peer in NEXT) == lost_on_ring)
-        effects = member.handle(ev.PeerDown(lost))
-        for _ in range(round(seconds)):
-            effects += member.wait(1)
-            for peer in member.active:
-                member.receive(peer, Neighbor(NeighborRole.LIST, 8, random_links=4))
+        effects = member.handle(ev.PeerDown(lost)) + member.live(seconds)
         assert bool(sent(effects, GetNodes)) == lost_on_ring
 
 
@@ -275,12 +258,7 @@ def test_periods_grow_while_nothing_changes() -> None:
     member = full(*NEXT)
 
     def queries(seconds: float) -> int:
-        count = 0
-        for _ in range(round(seconds / 5)):
-            count += len(sent(member.wait(5), GetNodes))
-            for peer in list(member.active):
-                member.receive(peer, Neighbor(NeighborRole.LIST, 7, random_links=4))
-        return count
+        return len(sent(member.live(seconds, step=5), GetNodes))
 
     early = queries(60)
     queries(1200)
@@ -296,7 +274,7 @@ def test_contacts_are_asked_while_links_are_found_and_then_rarely() -> None:
     def asked(seconds: float) -> int:
         count = 0
         for _ in range(round(seconds / 5)):
-            effects = reach(member, member.wait(5))
+            effects = member.reach(member.wait(5))
             count += [to for to, _ in sent(effects, GetNodes)].count("contact")
             for peer in list(member.active):
                 member.receive(peer, Neighbor(NeighborRole.LIST, 7, random_links=4))

@@ -13,8 +13,6 @@ from episub_router.protocol.hyparview.shuffle import (
     SHUFFLE_TTL,
 )
 from episub_router.protocol.messages import (
-    Neighbor,
-    NeighborRole,
     Nodes,
     Shuffle,
     ShuffleReply,
@@ -38,16 +36,9 @@ def full(*neighbors: str, seed: int = 0, **changed: int) -> Member:
     )
 
 
-def keep(member: Member) -> None:
-    """Let all neighbours give a sign of life."""
-    for peer in member.active:
-        member.receive(peer, Neighbor(NeighborRole.LIST, 1))
-
-
 def first_shuffle(member: Member) -> tuple[str, Shuffle]:
-    while not (shuffles := sent(member.wait(0.1), Shuffle)):
+    while not (shuffles := sent(member.live(0.1, step=0.1), Shuffle)):
         assert member.now <= member.params.shuffle_interval
-        keep(member)
     (shuffle,) = shuffles
     return shuffle
 
@@ -80,16 +71,9 @@ def test_shuffles_come_periodically_and_not_all_at_once() -> None:
         interval = member.params.shuffle_interval
         assert interval / 2 <= member.now <= interval
         member.receive("a", ShuffleReply(()))
-        for _ in range(6):
-            keep(member)
-            assert sent(member.wait((2 * interval - member.now) / 6), Shuffle) == []
+        assert sent(member.live(2 * interval - member.now - 1), Shuffle) == []
         member.handle(ev.PeerDown("b"))
-        for _ in range(4):
-            shuffles = sent(member.wait(interval / 4), Shuffle)
-            keep(member)
-            if shuffles:
-                break
-        assert shuffles
+        assert sent(member.live(interval), Shuffle)
     assert len(set(times)) > 5
 
 
@@ -98,11 +82,7 @@ def test_nobody_to_shuffle_with() -> None:
     member = Member()
     assert sent(member.wait(100), Shuffle) == []
     member.link("a")
-    shuffles: list[object] = []
-    for _ in range(20):
-        keep(member)
-        shuffles += sent(member.wait(5), Shuffle)
-    assert shuffles
+    assert sent(member.live(100), Shuffle)
 
 
 def test_a_shuffle_walks_while_it_has_ttl() -> None:

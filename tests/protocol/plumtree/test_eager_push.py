@@ -106,14 +106,6 @@ def test_prune_makes_the_sender_lazy_here() -> None:
     assert [peer for peer, _ in sent(branch.publish("m"))] == ["b"]
 
 
-def test_a_lazy_peer_that_pushes_a_duplicate_is_told_again() -> None:
-    """E31: it missed our PRUNE, and would go on pushing."""
-    branch = Branch("a", lazy=["b"])
-    branch.publish("m")
-    assert sent(branch.receive("b", Gossip("m", 1, "payload"))) == [("b", Prune())]
-    assert branch.lazy == {"b"}
-
-
 def test_pruned_links_carry_announcements_instead() -> None:
     """E31, E33: a link that left the tree gets announcements, and one that is in it doesn't."""
     branch = Branch("a", "b")
@@ -162,13 +154,6 @@ def test_who_is_no_neighbour_any_more_is_not_taken_in() -> None:
     branch.handle(NeighborDown("near", DownReason.FAILED))
     branch.receive("far", Gossip("m", 20, "payload"))
     assert (branch.eager, branch.lazy) == ({"far"}, set())
-
-
-def test_a_new_neighbour_is_eager() -> None:
-    """E39."""
-    branch = Branch("a")
-    branch.handle(NeighborUp("b", LinkKind.NEAR))
-    assert branch.eager == {"a", "b"}
 
 
 def test_a_new_neighbour_is_told_of_recent_messages() -> None:

@@ -286,7 +286,7 @@ def test_two_with_no_other_neighbour_come_to_rest() -> None:
     overlay = Overlay({(0, 1): 0.01, (0, 2): 0.011, (1, 2): 0.01}, 1, 0.0, 0.0, TWO_PARENTS)
     overlay.run(1)
     for node in (1, 2):
-        overlay._at(overlay.now, node, (0, Root((TreeRoot("x", 1, 0.0),))))
+        overlay.at(overlay.now, node, (0, Root((TreeRoot("x", 1, 0.0),))))
     overlay.run(20)
     assert {machine.next_deadline() for machine in overlay.machines.values()} == {float("inf")}
 

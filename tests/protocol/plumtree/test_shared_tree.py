@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from functools import partial
-from heapq import heappop, heappush
-from itertools import combinations, count
+from itertools import combinations
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from episub_router.protocol import events as ev
-from episub_router.protocol.effects import Deliver, NeighborUp, Send
+from episub_router.protocol.effects import NeighborUp, Send
 from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.plumtree import Plumtree
 from tests.protocol.helpers import Branch, ihave, sent
+from tests.protocol.plumtree.test_tree_model import Overlay
 
 
 def test_the_parent_s_second_copy_cuts_nothing() -> None:
@@ -41,11 +35,13 @@ def test_a_tree_that_was_optimised_is_cut_where_copies_meet() -> None:
 @pytest.mark.parametrize("hops", [1, 62, 63, 64])
 def test_a_source_s_hops_break_no_tree(hops: int) -> None:
     """Where hop counts end, nobody is ahead of anybody."""
-    wires = Wires({(0, 1): 0.040, (0, 2): 0.040, (1, 2): 0.001})
-    wires.push(0, Gossip("m", hops, "payload"), 0.0)
-    wires.publish(0, "n", 10.0)
-    assert wires.delivered == {"m": 3, "n": 3}
-    assert wires.payloads["n"] == 2
+    overlay = Overlay({(0, 1): 0.040, (0, 2): 0.040, (1, 2): 0.001}, timers=False)
+    overlay.at(0.0, 0, (-1, Gossip("m", hops, "payload")))  # From outside.
+    overlay.run(1)
+    overlay.publish(0, "n", author=False)
+    overlay.run(1)
+    assert overlay.delivered == {"m": {0, 1, 2}, "n": {0, 1, 2}}
+    assert overlay.pushes["n"] == 2
 
 
 def test_who_announced_a_message_is_not_pushed_it() -> None:
@@ -82,68 +78,6 @@ def test_what_was_pushed_to_a_newcomer_may_be_old_too() -> None:
     assert sent(branch.flush(), IHave) == []
 
 
-class Wires:
-    """Broadcast machines whose links take a time each, up to `jitter` of it longer, and keep the
-    order; no timer ever fires."""
-
-    def __init__(self, delays: dict[tuple[int, int], float], jitter: float = 0.0) -> None:
-        self.delays = delays
-        self._jitter = jitter
-        self._rng = Random(1)
-        self._last: dict[tuple[int, int], float] = {}
-        self.machines = {
-            node: Plumtree(BroadcastParams(), Random(node), partial(self._rtt, node))
-            for link in delays
-            for node in link
-        }
-        self.payloads: Counter[object] = Counter()
-        self.delivered: Counter[object] = Counter()
-        self._queue: list[tuple[float, int, int, int, object]] = []
-        self._order = count()
-        for a, b in delays:
-            for node, peer in ((a, b), (b, a)):
-                self.machines[node].handle(NeighborUp(peer, LinkKind.RANDOM), 0.0)
-
-    def _rtt(self, node: int, peer: Any) -> float | None:
-        delay = self.delays.get((min(node, peer), max(node, peer)))
-        return None if delay is None else 2 * delay
-
-    def publish(self, source: int, id: object, now: float) -> None:
-        self.publish_all(source, {id: now})
-
-    def publish_all(self, source: int, ids: dict[object, float]) -> None:
-        """Publish each id at its time, and go on until all is quiet."""
-        for id, now in ids.items():
-            heappush(self._queue, (now, next(self._order), source, source, ev.Publish(id, "p", 1)))
-        while self._queue:
-            now, _, peer, node, message = heappop(self._queue)
-            machine = self.machines[node]
-            if isinstance(message, ev.Publish):
-                self._perform(node, machine.handle(message, now), now)
-            else:
-                effects = machine.receive(peer, message, now)  # type: ignore[arg-type]
-                self._perform(node, effects, now)
-
-    def push(self, node: int, message: Gossip, now: float) -> None:
-        """`message` comes to `node` from outside."""
-        heappush(self._queue, (now, next(self._order), -1, node, message))
-        self.publish_all(node, {})
-
-    def _perform(self, node: int, effects: Sequence[object], now: float) -> None:
-        for effect in effects:
-            if isinstance(effect, Deliver):
-                self.delivered[effect.id] += 1
-            elif isinstance(effect, Send):
-                peer = effect.peer
-                assert isinstance(peer, int)
-                if isinstance(effect.message, Gossip):
-                    self.payloads[effect.message.id] += 1
-                delay = self.delays[min(node, peer), max(node, peer)]
-                at = now + delay * (1 + self._jitter * self._rng.random())
-                at = self._last[node, peer] = max(at, self._last.get((node, peer), 0.0))
-                heappush(self._queue, (at, next(self._order), node, peer, effect.message))
-
-
 @st.composite
 def worlds(draw: st.DrawFn) -> dict[tuple[int, int], float]:
     """A connected graph whose links take 1 to 4 ms, or 40 ms and a little."""
@@ -160,13 +94,14 @@ def test_what_is_left_after_one_message_is_a_tree(
     delays: dict[tuple[int, int], float], source: int
 ) -> None:
     """Whatever copies cross, whichever parent is chosen: no part is cut off, no cycle is left."""
-    wires = Wires(delays)
-    size = len(wires.machines)
+    overlay = Overlay(delays, timers=False)
+    size = len(overlay.machines)
     for id in range(3):
-        wires.publish(source % size, id, 10.0 * id)
-        assert wires.delivered[id] == size
-    assert wires.payloads[1] == wires.payloads[2] == size - 1
-    eager = [(node, peer) for node, machine in wires.machines.items() for peer in machine.eager]
+        overlay.publish(source % size, id, author=False)
+        overlay.run(10)
+        assert len(overlay.delivered[id]) == size
+    assert overlay.pushes[1] == overlay.pushes[2] == size - 1
+    eager = [(node, peer) for node, machine in overlay.machines.items() for peer in machine.eager]
     assert len(eager) == 2 * (size - 1)
     assert all((peer, node) in eager for node, peer in eager)
 
@@ -181,15 +116,17 @@ def test_hardly_anybody_is_cut_off_by_messages_under_way_together() -> None:
         site = [rng.randrange(3) for _ in range(size)]
         links = {(rng.randrange(node), node) for node in range(1, size)}
         links.update(rng.sample(list(combinations(range(size), 2)), 2 * size))
-        wires = Wires(
-            {
-                (a, b): 0.001 + 0.001 * rng.random() + 0.03 * (site[a] != site[b])
-                for a, b in sorted(links)
-            },
-            jitter=0.1,
-        )
-        wires.publish_all(0, {id: 0.02 * id for id in range(20)})
-        wires.publish(0, "later", 10.0)
+        delays = {
+            (a, b): 0.001 + 0.001 * rng.random() + 0.03 * (site[a] != site[b])
+            for a, b in sorted(links)
+        }
+        overlay = Overlay(delays, jitter=0.1, in_order=True, timers=False)
+        for id in range(20):
+            overlay.publish(0, id, author=False)
+            overlay.run(0.02)
+        overlay.run(10)
+        overlay.publish(0, "later", author=False)
+        overlay.run(10)
         nodes += size
-        missed += size - wires.delivered["later"]
+        missed += size - len(overlay.delivered["later"])
     assert missed <= 0.02 * nodes  # a third, where the first pusher gets no GRAFT

@@ -48,18 +48,23 @@ Link = tuple[int, int]
 
 class Overlay:
     """Plumtree machines over fixed links. A message takes a link's delay, up to `jitter` times
-    longer, so that messages overtake each other; a share `loss` of them is lost."""
+    longer, so that messages overtake each other, unless they come `in_order`; a share `loss` of
+    them is lost. Without `timers` none ever fires."""
 
     def __init__(
         self,
         links: dict[Link, float],
-        seed: int,
-        jitter: float,
-        loss: float,
+        seed: int = 0,
+        jitter: float = 0.0,
+        loss: float = 0.0,
         params: BroadcastParams = PARAMS,
+        *,
+        in_order: bool = False,
+        timers: bool = True,
     ) -> None:
         self.links = {**links, **{(b, a): delay for (a, b), delay in links.items()}}
         self.jitter, self.loss = jitter, loss
+        self.in_order, self.timers = in_order, timers
         self.now = 0.0
         self.rng = Random(seed)
         self.dead: set[int] = set()
@@ -68,6 +73,7 @@ class Overlay:
         self.pulls: Counter[object] = Counter()
         self._order = count()
         self._queue: list[tuple[float, int, int, Any]] = []
+        self._last: dict[Link, float] = {}
         nodes = sorted({node for link in links for node in link})
         self.machines = {
             node: Plumtree(params, Random(seed + node), partial(self._rtt, node)) for node in nodes
@@ -102,17 +108,18 @@ class Overlay:
         self.dead.add(node)
         for peer in self.neighbors(node):
             after = self.rng.choice((0.01, 0.1, 2.0))
-            self._at(self.now + after, peer, NeighborDown(node, DownReason.FAILED))
+            self.at(self.now + after, peer, NeighborDown(node, DownReason.FAILED))
 
     def break_link(self, a: int, b: int) -> None:
         """The link ends on both sides, and comes back after a while."""
         for node, peer in ((a, b), (b, a)):
-            self._at(self.now + 0.1 * self.rng.random(), node, NeighborDown(peer, DownReason.ENDED))
+            self.at(self.now + 0.1 * self.rng.random(), node, NeighborDown(peer, DownReason.ENDED))
             up = NeighborUp(peer, LinkKind.RANDOM)
-            self._at(self.now + 0.3, node, up)
+            self.at(self.now + 0.3, node, up)
 
-    def publish(self, source: int, id: object) -> None:
-        self._handle(source, ev.Publish(id, "payload", 7, source))
+    def publish(self, source: int, id: object, *, author: bool = True) -> None:
+        """Of no `author` it goes along the shared tree."""
+        self._handle(source, ev.Publish(id, "payload", 7, source if author else None))
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds
@@ -130,7 +137,7 @@ class Overlay:
                 self._handle(node, what)
         self.now = end
 
-    def _at(self, time: float, node: int, what: Any) -> None:
+    def at(self, time: float, node: int, what: Any) -> None:
         heappush(self._queue, (time, next(self._order), node, what))
 
     def _handle(self, node: int, what: Any) -> None:
@@ -145,8 +152,8 @@ class Overlay:
             elif isinstance(effect, Send):
                 self._send(node, effect)
         deadline = self.machines[node].next_deadline()
-        if deadline < float("inf"):
-            self._at(max(deadline, self.now), node, None)
+        if self.timers and deadline < float("inf"):
+            self.at(max(deadline, self.now), node, None)
 
     def _send(self, node: int, effect: Send) -> None:
         peer, message = effect.peer, effect.message
@@ -156,8 +163,10 @@ class Overlay:
             self.pulls.update(message.ids)
         assert isinstance(peer, int)
         if self.rng.random() >= self.loss:
-            delay = self.links[node, peer] * (1 + self.jitter * self.rng.random())
-            self._at(self.now + delay, peer, (node, message))
+            at = self.now + self.links[node, peer] * (1 + self.jitter * self.rng.random())
+            if self.in_order:
+                at = self._last[node, peer] = max(at, self._last.get((node, peer), 0.0))
+            self.at(at, peer, (node, message))
 
     def tree(self, node: int, source: int) -> Tree:
         tree = self.machines[node].trees.get(source)
