@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
+from episub_router.protocol import events as ev
+from episub_router.protocol.effects import Effect, Send
+from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole, Root
 from episub_router.protocol.params import (
     BroadcastParams,
     EagerRepair,
     EpisubParams,
 )
+from episub_router.protocol.topic import Topic
 from tests.protocol.network import Network
 
 # Rounds of upkeep are minutes apart by then.
 AT_REST = 180.0
-
-LARGE = pytest.param(100, marks=pytest.mark.slow)
 
 
 def joined(size: int, seed: int, params: EpisubParams | None = None) -> Network:
@@ -37,13 +39,13 @@ def _joined(size: int, seed: int, params: EpisubParams) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("size", [2, 3, 5, 8, 20, 60, LARGE, "without near links"])
+@pytest.mark.parametrize("size", [2, 3, 5, 8, 20, 60, "without near links"])
 def test_overlay_at_rest(size: Any, seed: int) -> None:
     """E01, E04, E06, E09, E12, E13, E17: joined through one contact, the overlay is connected,
     symmetric and within its bounds, and everybody has the links that the size allows."""
     params = EpisubParams()
     if size == "without near links":
-        size, params = 60, EpisubParams.for_size(10_000, near=0)
+        size, params = 40, EpisubParams.for_size(10_000, near=0)
     network = joined(size, seed, params)
     sizes = params.membership
     assert network.components() == 1
@@ -58,7 +60,7 @@ def test_overlay_at_rest(size: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("size", [2, 5, 20, LARGE])
+@pytest.mark.parametrize("size", [2, 5, 20, 60])
 def test_every_message_is_delivered_exactly_once(size: int, seed: int) -> None:
     """E30, E32: whichever node publishes, every live node delivers once."""
     network = joined(size, seed)
@@ -78,8 +80,8 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
     A flood sends over every link but the one that a node received from: n·d - (n-1) copies
     for n·d/2 links of degree d, so m/(n-1) - 1 is about d - 2.
     """
-    network = joined(100, seed)
-    degree = sum(len(network.neighbors(node)) for node in network.live) / 100
+    network = joined(60, seed)
+    degree = sum(len(network.neighbors(node)) for node in network.live) / 60
     for id in range(5):
         network.publish(0, id)
         network.run(3)
@@ -92,12 +94,11 @@ def test_first_message_floods_and_later_ones_follow_a_tree(seed: int) -> None:
         for peer in network.neighbors(node)
     )
     # A link that has just come is eager until its first duplicate.
-    assert 2 * 99 <= tree_links <= 2 * 99 * 1.02
+    assert 2 * 59 <= tree_links <= 2 * 59 * 1.02
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("repair", list(EagerRepair))
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("seed", "repair"), [*enumerate(EagerRepair)])
 def test_tree_is_repaired_after_a_crash(seed: int, repair: EagerRepair) -> None:
     """E15, E17, E34-E37, E40: 30 % of the nodes crash while a message is under way; both
     ways of repair get it to all that live, and the tree is lean again soon after."""
@@ -188,7 +189,7 @@ def test_half_open_links_end() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_healed_partition_merges(seed: int) -> None:
     """E02: halves that were apart for 30 s are one overlay within a minute of being whole."""
     network = joined(60, seed)
@@ -206,7 +207,7 @@ def test_a_healed_partition_merges(seed: int) -> None:
     assert network.one_sided() == []
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_was_published_at_the_end_of_a_partition_crosses_it(seed: int) -> None:
     """E39: halves that meet again announce what is cached, and nothing is delivered twice."""
     network = joined(20, seed)
@@ -224,7 +225,7 @@ def test_what_was_published_at_the_end_of_a_partition_crosses_it(seed: int) -> N
     assert all(times == 1 for counts in network.delivered.values() for times in counts.values())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_half_misses_nothing_of_what_it_published_before_it_noticed(seed: int) -> None:
     """E39: all neighbours of one of its hosts were in the other half, and their connections end
     five seconds later: the links that replace them bring what it missed, and what it published."""
@@ -325,3 +326,46 @@ def test_nodes_that_know_no_other_peer_ask_their_contacts_soon() -> None:
     network.heal()
     network.run(45)
     assert network.components() == 1
+
+
+# Trees of sources over restarts, and without them
+
+
+def roots(effects: list[Effect]) -> list[int]:
+    return [
+        root.round
+        for effect in effects
+        if isinstance(effect, Send) and isinstance(effect.message, Root)
+        for root in effect.message.roots
+    ]
+
+
+def test_rounds_go_on_when_a_topic_is_left_and_joined_again() -> None:
+    """Others remember the last round for two minutes, and ignore lower ones."""
+    topic = Topic("me", "t", EpisubParams(), Network(0).rng, clock=1000.0)
+    request = Neighbor(NeighborRole.REQUEST, 1, LinkKind.RANDOM)
+    seen: list[int] = []
+    for turn in range(2):
+        topic.handle(ev.JoinOverlay(("peer",)), 10.0 * turn)
+        topic.handle(ev.Connected("peer"), 10.0 * turn)
+        topic.handle(ev.Received("peer", request), 10.0 * turn)
+        for number in range(3):
+            event = ev.Publish((turn, number), "payload", source="me")
+            seen += roots(topic.handle(event, 10.0 * turn + 2.0 * number))
+        topic.handle(ev.LeaveOverlay(), 10.0 * turn + 9)
+    assert seen == sorted(set(seen))
+    assert len(seen) >= 2
+    assert seen[0] == 1000
+
+
+def test_without_trees_of_sources_the_shared_one_carries_everything() -> None:
+    network = Network(24, EpisubParams(broadcast=BroadcastParams(source_trees=0)))
+    network.join_all()
+    network.run(60)
+    for number in range(20):
+        network.publish(number % 3, number, source=number % 3)
+        network.run(0.5)
+    network.run(5)
+    assert all(network.missed(number) == set() for number in range(20))
+    assert network.sent["Root"] == 0
+    assert sum(network.rmr(number) for number in range(10, 20)) < 5

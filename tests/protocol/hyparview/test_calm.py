@@ -169,7 +169,7 @@ def test_a_change_after_a_long_rest_has_nobody_suspected_unasked(
 ) -> None:
     """E15: once usual periods are back, all have been silent for long, as nothing was asked of
     them: a query that is lost, or a delay of them all, ends no link."""
-    for moment in range(0, 60, 7):
+    for moment in range(0, 60, 14):
         member = at_rest()
         for peer in NEIGHBORS:
             member.handle(ev.Connected(peer, probed=True))

@@ -308,7 +308,7 @@ def test_a_flood_of_joiners_is_bounded_and_one_prefix_has_a_share() -> None:
     machine.handle(ev.JoinOverlay(), 0.0)
     for peer in PEERS:
         machine.handle(ev.Received(peer, GetNodes()), 0.0)
-    for n in range(2 * MAX_RECENT_JOINERS):
+    for n in range(MAX_RECENT_JOINERS + 100):
         machine.handle(ev.Received(f"x{n}", GetNodes()), 1.0)
     effects = machine.handle(ev.Received("asker", GetNodes(4)), 2.0)
     ((_, answer),) = sent(effects, Nodes)
@@ -346,7 +346,7 @@ def test_rings_take_two_random_links_each(rings: int, random: int, links: int) -
 # Together
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.slow
 def test_all_find_their_places_and_keep_them(seed: int) -> None:
     """Sixty nodes that join through three contacts; then a tenth of them crashes."""

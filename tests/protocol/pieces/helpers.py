@@ -15,8 +15,10 @@ from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.piece_messages import (
     Piece,
     PieceAnnounce,
+    PieceGraft,
     PieceMessage,
     PieceOffer,
+    PiecePrune,
     Preamble,
     TreeOffer,
 )
@@ -26,6 +28,16 @@ from episub_router.protocol.types import NEVER, PeerId
 
 DATA = Random(2).randbytes(50_000)
 PREAMBLE, PIECES = cut("id", "source", DATA)
+SECOND = replace(PREAMBLE, id="second")
+GRAFT = PieceGraft((), "source")
+PRUNE = PiecePrune("source")
+NEAR, FAR = 0.001, 0.1
+"""Seconds that links take."""
+
+
+def offer(rank: int = 0, *, accepted: bool = False) -> PieceOffer:
+    """Places in the tree of "source"."""
+    return PieceOffer((TreeOffer("source", rank),), accepted)
 
 
 def machine(
@@ -73,8 +85,8 @@ def child_of(
     """A machine that has `peer` as its parent, and knows of the message."""
     made = machine(peer, *others, rtt=rtt, charge=charge)
     made.receive(peer, PieceAnnounce(PREAMBLE, 0, 1), 0.0)
-    made.receive(peer, PieceOffer((TreeOffer("source", 0),)), 0.0)
-    made.receive(peer, PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)
+    made.receive(peer, offer(), 0.0)
+    made.receive(peer, offer(accepted=True), 0.0)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Authors and neighbours that mean harm: two preambles, many preambles, slow pieces."""
+"""Authors and neighbours that mean harm, slow parents, and pieces that are asked of others."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from episub_router.protocol.piece_messages import (
     Piece,
     PieceAnnounce,
     PieceGraft,
-    PieceOffer,
+    PieceMessage,
     PieceWant,
-    TreeOffer,
 )
 from episub_router.protocol.pieces.cutting import LARGEST_PIECE, cut
 from tests.protocol.pieces.helpers import (
     DATA,
+    FAR,
+    GRAFT,
+    NEAR,
     PIECES,
     PREAMBLE,
     Neighbours,
@@ -24,11 +26,11 @@ from tests.protocol.pieces.helpers import (
     child_of,
     dropped,
     machine,
+    offer,
     to,
     whole,
 )
 
-NEAR = 0.001
 OTHER_PREAMBLE, OTHER_PIECES = cut("id", "source", Random(3).randbytes(60_000))
 """Another message that the same author has signed under the same id."""
 
@@ -58,7 +60,7 @@ def test_preambles_without_a_piece_give_way() -> None:
     assert to(node.handle_timer(1.1), "e") == [PieceGraft((PieceWant("id", 0),))]
     node.receive("e", announced, 1.2)
     assert "id" in node
-    node.receive("e", PieceOffer((TreeOffer("source", 0),), accepted=True), 1.2)
+    node.receive("e", offer(accepted=True), 1.2)
     node.receive("e", PIECES[0], 1.2)
     for number in range(440, 880):
         made_up = replace(PREAMBLE, id=number, source=f"identity {number % 4}")
@@ -139,7 +141,7 @@ def test_a_neighbour_gets_a_piece_again_only_so_often() -> None:
     found = [node.receive("b", PieceGraft((everything,)), 1.0 + at) for at in range(50)]
     for _ in range(50):
         found.append(node.receive("b", PieceGraft((everything,), "source"), 51.0))
-        found.append(node.receive("b", PieceGraft((), "source"), 51.0))
+        found.append(node.receive("b", GRAFT, 51.0))
     sent = [message for effects in found for message in to(effects, "b")]
     assert sum(isinstance(message, Piece) for message in sent) <= 4 * PREAMBLE.count
     assert {reason for effects in found for reason in dropped(effects)} == {
@@ -147,3 +149,71 @@ def test_a_neighbour_gets_a_piece_again_only_so_often() -> None:
     }
     others = to(node.receive("c", PieceGraft((everything,)), 51.0), "c")
     assert sum(isinstance(message, Piece) for message in others) == PREAMBLE.count
+
+
+# Where pieces don't come along the tree: neighbours that are asked, and how often
+
+
+def test_a_neighbour_that_knows_of_the_message_from_us_is_asked_where_it_has_no_place() -> None:
+    """It announces nothing to us when it gets the message elsewhere."""
+    net = Neighbours(
+        {
+            ("source", "liar"): NEAR,
+            ("liar", "child"): NEAR,
+            ("honest", "x"): NEAR,
+            ("honest", "y"): NEAR,
+            ("child", "honest"): NEAR,
+            ("source", "honest"): FAR,
+        }
+    )
+
+    def carried(sender: str, message: PieceMessage) -> PieceMessage:
+        if sender == "liar" and isinstance(message, Piece):
+            return replace(message, data=bytes(message.size))
+        return message
+
+    net.carried = carried
+    net.publish("source", PREAMBLE, PIECES)
+    net.run(30.0)
+    # Even where nobody bans it.
+    assert set(net.dropped["child"]) == {DropReason.PIECE_INVALID}
+    assert all(net.whole[node] == [DATA] for node in ("liar", "honest", "x", "y", "child"))
+
+
+def test_nodes_that_all_wait_ask_each_other_at_a_bounded_pace() -> None:
+    net = Neighbours({("source", "a"): NEAR, ("a", "b"): NEAR, ("b", "c"): NEAR, ("c", "a"): NEAR})
+    net.carried = lambda sender, message: None if isinstance(message, Piece) else message
+    net.publish("source", PREAMBLE, PIECES)
+    net.run(60.0)
+    assert all(net.dropped[node] == [DropReason.MESSAGE_LOST] for node in ("a", "b", "c"))
+    # Twenty times a SECOND, for the ten that a message without any piece is waited for.
+    assert all(net.sent[node, "PieceGraft"] <= 2 * 20 * 10 for node in ("a", "b", "c"))
+
+
+def test_those_that_never_answer_hold_up_none_that_does() -> None:
+    """They take pieces, and announced nothing."""
+    silent = [f"silent {number}" for number in range(4)]
+    links = {("source", "a"): NEAR, ("a", "b"): NEAR}
+    net = Neighbours(links | {("b", name): NEAR for name in silent}, {"a": 0})
+    begun = net.now
+
+    def carried(sender: str, message: PieceMessage) -> PieceMessage | None:
+        is_early = isinstance(message, Piece) and net.now < begun + 1.2
+        return None if sender in silent or (sender == "source" and is_early) else message
+
+    net.carried = carried
+    net.publish("source", PREAMBLE, PIECES)
+    net.run(4.0)  # With them before the others, 8.3.
+    assert net.whole["a"] == net.whole["b"] == [DATA]
+
+
+def test_a_piece_for_which_there_was_no_room_is_sent_when_it_is_asked_for() -> None:
+    node = child_of("a", "b")
+    bring(node, "a", PREAMBLE, 0.1)
+    everything = PieceGraft((PieceWant("id", (1 << PREAMBLE.count) - 1),))
+    for _ in range(10):  # More often than one that it was sent to.
+        assert to(node.receive("b", everything, 1.0), "b") == [*PIECES]
+        assert not node.more("id", "b")
+        for piece in PIECES:
+            node.not_sent(piece, "b")
+        assert node.more("id", "b") == PREAMBLE.count

@@ -25,11 +25,13 @@ from episub_router.protocol.pieces.cutting import MAX_SIZE, joined
 from episub_router.protocol.pieces.transfers import Transfer
 from tests.protocol.pieces.helpers import (
     DATA,
+    GRAFT,
     PIECES,
     PREAMBLE,
     child_of,
     dropped,
     machine,
+    offer,
     to,
     whole,
 )
@@ -174,7 +176,7 @@ def test_what_another_neighbour_was_asked_for_is_not_asked_of_the_parent() -> No
 
 def test_a_child_that_lacks_what_came_late_here_is_not_sent_it_twice() -> None:
     node = child_of("a", "b")
-    node.receive("b", PieceGraft((), "source"), 0.1)
+    node.receive("b", GRAFT, 0.1)
     for index in (0, 2, 3, 4, 1):
         node.receive("a", PIECES[index], 0.1)
     want = PieceGraft((PieceWant("id", 1 << 1),))
@@ -201,7 +203,7 @@ def test_pieces_of_an_unknown_message_are_refused() -> None:
 def test_a_piece_that_belongs_is_welcome_whoever_sends_it() -> None:
     """One that was the parent, or was asked for a place, may have sent it before it knew."""
     node = child_of("a", "b", "c")
-    node.receive("c", PieceGraft((), "source"), 0.1)
+    node.receive("c", GRAFT, 0.1)
     assert to(node.receive("b", PIECES[0], 0.1), "c") == [PIECES[0]]
     assert dropped(node.receive("a", PIECES[0], 0.2)) == [ef.DropReason.PIECE_LATE]
 
@@ -238,8 +240,8 @@ def test_a_slow_drip_is_given_up() -> None:
     )
     node.on_neighbor_up("a", 0.0)
     node.receive("a", PieceAnnounce(slow, 0, 1), 0.0)
-    node.receive("a", PieceOffer((TreeOffer("source", 0),)), 0.0)
-    node.receive("a", PieceOffer((TreeOffer("source", 0),), accepted=True), 0.0)
+    node.receive("a", offer(), 0.0)
+    node.receive("a", offer(accepted=True), 0.0)
     found: list[ef.Effect] = []
     for index in range(200):
         now = 9.0 * index

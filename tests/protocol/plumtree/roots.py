@@ -6,9 +6,9 @@ from typing import Any
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DownReason, Effect, NeighborDown
-from episub_router.protocol.messages import Graft, Prune, Root, RootRequest, TreeRoot
+from episub_router.protocol.messages import Gossip, Graft, Prune, Root, RootRequest, TreeRoot
 from episub_router.protocol.plumtree.round_proofs import ROUNDS, own_proof
-from tests.protocol.helpers import ME, Branch
+from tests.protocol.helpers import ME, Branch, ihave, sent
 
 WINDOW = 0.01
 """Seconds after which the parent is chosen."""
@@ -23,6 +23,17 @@ GRAFT_ME = Graft(sources=(ME,))
 
 def root(round: int = 1, cost: float = 0.0, source: Any = "s") -> Root:
     return Root((TreeRoot(source, round % ROUNDS, cost, own_proof(b"", source, round)),))
+
+
+def gossip(id: object, hops: int = 3, source: Any = "s", tree: Any = "s") -> Gossip:
+    return Gossip(id, hops, "payload", 7, source, tree)
+
+
+def pull(branch: Branch, peer: str, id: object, source: Any = "s") -> list[Effect]:
+    """`peer` announces a message of `source`, is asked for it and sends it; what follows."""
+    branch.receive(peer, ihave(id))
+    assert (peer, Graft((id,))) in sent(branch.wait(0.7))  # As long as a learned wait may get.
+    return branch.receive(peer, gossip(id, source=source, tree=source))
 
 
 def publish(branch: Branch, id: object, source: object = ME) -> list[Effect]:

@@ -1,6 +1,10 @@
-"""ROOT: the flood, and the parents and standbys that a node chooses by it."""
+"""ROOT: the flood, the parents and standbys that a node chooses, lost parents, requests, bounds."""
 
 from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -13,23 +17,35 @@ from episub_router.protocol.messages import (
     Root,
     TreeRoot,
 )
+from episub_router.protocol.params import BroadcastParams
+from episub_router.protocol.plumtree import Plumtree
 from episub_router.protocol.plumtree.round_proofs import ROUNDS, earlier, own_proof
-from episub_router.protocol.plumtree.tree import TREE_IDLE
+from episub_router.protocol.plumtree.source_trees import ROOT_INTERVAL
+from episub_router.protocol.plumtree.tree import (
+    FAILED_AFTER,
+    MAX_TREES,
+    TREE_IDLE,
+    Tree,
+    Trees,
+)
 from episub_router.protocol.types import NEVER
-from tests.protocol.helpers import ME, Branch, drops, sent
+from tests.protocol.helpers import ME, Branch, drops, ihave, sent
 from tests.protocol.plumtree.roots import (
+    GRAFT_ME,
     GRAFT_S,
     PRUNE_S,
     SETTLE,
     UNKNOWN,
     WINDOW,
+    ask,
     bring,
     built,
+    gossip,
     lose,
     publish,
+    pull,
     root,
 )
-from tests.protocol.plumtree.test_parents import pull
 
 PROOFS = ["8a851ff82ee7048a", "823c2272576f4041"]
 """1 and 120 rounds before one with the proof 0001020304050607."""
@@ -48,13 +64,19 @@ def test_the_first_copy_of_a_round_is_flooded() -> None:
     assert sent(branch.receive("b", root(round=2))) == [("a", on), ("c", on)]
 
 
-def test_several_roots_are_flooded_in_one_message() -> None:
+def two_roots(cost: float) -> Root:
+    return Root((TreeRoot("s", 1, cost), TreeRoot("t", 1, cost)))
+
+
+def test_several_trees_share_messages() -> None:
+    """Those that are flooded, and those that ask standbys, and others once the parent is lost."""
     branch = Branch("a", "b")
-    both = Root((TreeRoot("s", 1, 0.0), TreeRoot("t", 1, 0.0)))
-    ((peer, on),) = sent(branch.receive("a", both))
-    assert peer == "b"
-    assert [line.source for line in on.roots] == ["s", "t"]
+    ((peer, on),) = sent(branch.receive("a", two_roots(0.1)))
+    assert (peer, [line.source for line in on.roots]) == ("b", ["s", "t"])
     assert sent(branch.wait(WINDOW), Graft) == [("a", GRAFT_S), ("a", Graft(sources=("t",)))]
+    branch.receive("b", two_roots(0.0))
+    assert sent(branch.wait(SETTLE)) == [("b", Graft(standby=("s", "t")))]
+    assert sent(lose(branch, "a"), Graft) == [("b", Graft(sources=("s", "t")))]
 
 
 @pytest.mark.parametrize("round", [1, 2])
@@ -133,7 +155,7 @@ def test_the_former_parent_is_left_after_the_new_one_pushes() -> None:
     former parent's copies are welcome."""
     branch = built("a", "b")
     assert sent(bring(branch, "b", "a", round=2), Graft) == [("b", GRAFT_S)]
-    assert sent(branch.receive("a", Gossip("m", 1, "payload", 0, "s", "s"))) == []
+    assert sent(branch.receive("a", gossip("m"))) == []
     started = branch.now
     effects: list[Effect] = []
     while not sent(effects, Prune):
@@ -204,24 +226,13 @@ def test_neither_the_parent_nor_children_are_standbys() -> None:
     assert [peer for peer, _ in sent(branch.wait(SETTLE))] == ["c", "d"]
 
 
-def test_a_standby_that_becomes_the_parent_is_replaced() -> None:
+@pytest.mark.parametrize(("lost", "grafted"), [("a", [("b", GRAFT_S)]), ("b", [])])
+def test_a_standby_that_is_lost_or_becomes_the_parent_is_replaced(
+    lost: str, grafted: list[Any]
+) -> None:
     branch = built("a", "b", "c", "d")
-    assert sent(lose(branch, "a"), Graft) == [("b", GRAFT_S)]
+    assert sent(lose(branch, lost), Graft) == grafted
     assert sent(branch.wait(SETTLE)) == [("d", Graft(standby=("s",)))]
-
-
-def test_a_lost_standby_is_replaced() -> None:
-    branch = built("a", "b", "c", "d")
-    assert sent(lose(branch, "b")) == []
-    assert sent(branch.wait(SETTLE)) == [("d", Graft(standby=("s",)))]
-
-
-def test_several_trees_ask_a_standby_in_one_message() -> None:
-    branch = Branch("a", "b")
-    for peer in "ab":
-        branch.receive(peer, Root((TreeRoot("s", 1, 0.0), TreeRoot("t", 1, 0.0))))
-        branch.wait(0.03)
-    assert sent(branch.wait(SETTLE)) == [("b", Graft(standby=("s", "t")))]
 
 
 # New links
@@ -293,30 +304,16 @@ def test_no_miss_brings_an_earlier_round_back() -> None:
 
 def test_a_new_link_is_offered_the_trees() -> None:
     branch = built("a")
-    bring(branch, "a", round=2)
-    branch.handle(NeighborUp("newer", LinkKind.RANDOM))
     # One that carries nothing may be a dead source's.
-    assert sent(branch.handle(NeighborDown("newer", DownReason.ENDED))) == []
-    branch.receive("a", Gossip("from s", 2, "payload", 0, "s", "s"))
+    assert sent(branch.handle(NeighborUp("newer", LinkKind.RANDOM)), Root) == []
+    branch.handle(NeighborDown("newer", DownReason.ENDED))
+    branch.receive("a", gossip("from s"))
+    # The next round before its next message: of several sources each publishes rarely.
+    bring(branch, "a", round=2)
     ((_, own),) = sent(publish(branch, "m"), Root)
     ((peer, offer),) = sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)))
     assert peer == "new"
     assert set(offer.roots) == {*root(2, UNKNOWN).roots, *own.roots}
-
-
-def test_a_new_round_of_a_live_source_is_offered_before_its_next_message() -> None:
-    """Of several sources each publishes rarely, and newcomers had to ask for its messages."""
-    branch = built("a")
-    branch.receive("a", Gossip("m", 2, "payload", 0, "s", "s"))
-    bring(branch, "a", round=2)
-    ((peer, offer),) = sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)), Root)
-    assert peer == "new"
-    assert offer == root(2, UNKNOWN)
-
-
-def test_a_newcomer_offers_no_tree_until_it_carries_something() -> None:
-    branch = built("a")
-    assert sent(branch.handle(NeighborUp("new", LinkKind.RANDOM)), Root) == []
 
 
 def test_trees_without_a_way_to_the_source_and_old_ones_are_not_offered() -> None:
@@ -324,8 +321,378 @@ def test_trees_without_a_way_to_the_source_and_old_ones_are_not_offered() -> Non
     lose(branch, "a")
     assert sent(branch.handle(NeighborUp("b", LinkKind.RANDOM)), Root) == []
     branch = built("a")
-    branch.receive("a", Gossip("m", 1, "payload", 0, "s", "s"))
+    branch.receive("a", gossip("m"))
     branch.wait(TREE_IDLE + 1)
     assert sent(branch.handle(NeighborUp("b", LinkKind.RANDOM)), Root) == []
     bring(branch, "a", round=2)  # It has to carry a message again.
     assert sent(branch.handle(NeighborUp("c", LinkKind.RANDOM)), Root) == []
+
+
+# Lost parents
+
+
+def test_a_lost_parent_is_replaced_at_once_by_the_first_feasible_neighbour() -> None:
+    """b is no nearer to the source than we are, and may get its messages from us."""
+    branch = built("a", "b", "c", "d", a=0.1, b=0.2, c=0.1, d=0.0)
+    assert sent(lose(branch, "a")) == [("c", GRAFT_S)]
+
+
+def test_where_none_is_feasible_the_source_is_asked_for_another_round() -> None:
+    branch = built("a", "b", "c", a=0.1, b=0.2, c=0.2)
+    assert sent(lose(branch, "a")) == [
+        ("b", ask(1)),
+        ("b", GRAFT_S),
+    ]
+
+
+def test_children_are_neither_parents_nor_asked() -> None:
+    """Their messages come from us, and so would the answer."""
+    branch = built("a", "b")
+    branch.receive("b", GRAFT_S)
+    assert sent(lose(branch, "a")) == []
+
+
+def test_a_neighbour_that_brought_no_root_is_asked_where_nobody_else_is_left() -> None:
+    branch = Branch("a", "b")
+    bring(branch, "a")
+    assert sent(lose(branch, "a")) == [("b", ask(1))]
+
+
+def test_a_parent_that_asks_to_be_pushed_to_is_replaced() -> None:
+    """It lost its own parent: it has nothing to push."""
+    branch = built("a", "b", a=0.1)
+    assert sent(branch.receive("a", GRAFT_S)) == [("b", GRAFT_S)]
+
+
+# Requests
+
+
+def test_a_request_goes_to_the_parent_once_a_round() -> None:
+    branch = built("a", "b", "c")
+    assert sent(branch.receive("b", ask(1))) == [("a", ask(1))]
+    # Not sent back to the parent, nor for sources that nobody knows, or of strangers.
+    for peer, unheard in (("c", ask(1)), ("a", ask(1)), ("b", ask(1, "unknown"))):
+        assert branch.receive(peer, unheard) == []
+    assert drops(branch.receive("x", ask(1))) == [DropReason.NOT_NEIGHBOR]
+    bring(branch, "a", round=2)
+    assert branch.receive("a", ask(2)) == []
+    assert branch.receive("b", ask(1)) == []
+    assert sent(branch.receive("b", ask(2))) == [("a", ask(2))]
+
+
+def test_the_source_answers_at_most_every_five_seconds() -> None:
+    branch = Branch("a", "b")
+    ((_, first), _) = sent(publish(branch, "m"), Root)
+    branch.receive("a", GRAFT_ME)
+    branch.wait(1)
+    publish(branch, "n")
+    for _ in range(20):
+        assert sent(branch.receive("a", ask(first.roots[0].round, ME)), Root) == []
+    assert sent(branch.wait(3.9), Root) == []
+    again = sent(branch.wait(0.2), Root)
+    assert again == [(peer, root(5, source=ME)) for peer in "ab"]
+    # An old request, and one without a message since: a node that was cut off missed nothing.
+    branch.receive("a", ask(1, ME))
+    branch.receive("a", ask(5, ME))
+    assert sent(branch.wait(60), Root) == []
+
+
+# The source's side
+
+
+def test_a_source_announces_its_tree_with_its_first_message() -> None:
+    """Before the payload, which goes along the default tree, as nobody has asked for it yet."""
+    branch = Branch("a", "b")
+    first = sent(publish(branch, "m"))
+    assert first[:2] == [(peer, root(source=ME)) for peer in "ab"]
+    assert [message.tree for _, message in first[2:]] == [None, None]
+
+
+def test_its_messages_go_along_its_tree_once_that_stands() -> None:
+    branch = Branch("a", "b")
+    publish(branch, "m")
+    branch.receive("a", GRAFT_ME)
+    branch.wait(0.4)
+    assert {message.tree for _, message in sent(publish(branch, "n"), Gossip)} == {None}
+    branch.wait(0.2)
+    assert sent(publish(branch, "o"), Gossip) == [("a", Gossip("o", 1, "payload", 0, ME, ME))]
+
+
+def started(clock: float, secret: bytes) -> Branch:
+    """A source whose process starts at `clock`."""
+    source = Branch("a")
+    source.machine = Plumtree(BroadcastParams(), Random(0), source.rtts.get, clock, secret)
+    source.handle(NeighborUp("a", LinkKind.RANDOM))
+    return source
+
+
+def begin(clock: float, secret: bytes) -> Root:
+    """Its first ROOT."""
+    ((_, sent_root),) = sent(publish(started(clock, secret), "m"), Root)
+    return sent_root
+
+
+def test_a_source_knows_its_round_in_a_request() -> None:
+    source = started(1.8e9, b"secret")
+    ((_, first),) = sent(publish(source, "m"), Root)
+    source.receive("a", GRAFT_ME)
+    source.wait(1)
+    publish(source, "n")
+    source.receive("a", ask(first.roots[0].round, ME))
+    assert len(sent(source.wait(5), Root)) == 1
+
+
+def test_a_round_that_is_not_known_is_not_asked_after() -> None:
+    branch = Branch("a", "b")
+    branch.receive("b", ihave("m"))
+    branch.wait(1)
+    effects = branch.receive("b", gossip("m"))
+    effects += lose(branch, "b") + branch.wait(SETTLE)
+    assert not [root for _, root in sent(effects, Root) if root.requests]
+
+
+def test_rounds_go_on_after_a_restart() -> None:
+    """They are seconds of the clock, and their proofs come from the same secret."""
+    branch = Branch("a", "b")
+    assert sent(branch.receive("a", begin(1000.0, b"secret")), Root)
+    assert sent(branch.receive("a", begin(1000.0 + TREE_IDLE, b"secret")), Root)
+
+
+def test_nobody_else_makes_a_round_of_the_source() -> None:
+    branch = Branch("a", "b")
+    branch.receive("a", begin(1000.0, b"secret"))
+    assert sent(branch.receive("b", begin(1001.0, b"guess")), Root) == []
+    # Nothing is believed of a source that has been silent for long.
+    branch.wait(TREE_IDLE + 1)
+    assert sent(branch.receive("b", begin(1001.0, b"guess")), Root)
+
+
+def test_a_source_whose_root_nobody_answered_sends_another_a_second_later() -> None:
+    branch = Branch("a")
+    publish(branch, 0)
+    rounds = []
+    for id in range(1, 31):
+        branch.wait(0.1)
+        rounds += [message.roots[0].round for _, message in sent(publish(branch, id), Root)]
+    assert 2 <= len(rounds) <= 3
+    assert rounds == list(range(2, 2 + len(rounds)))
+
+
+def test_a_busy_source_sends_root_every_interval() -> None:
+    branch = Branch("a")
+    at = []
+    for id in range(500):
+        if sent(publish(branch, id), Root):
+            at.append(branch.now)
+        branch.receive("a", GRAFT_ME)
+        branch.wait(0.2)
+    interval = ROOT_INTERVAL
+    assert len(at) == 5
+    assert all(interval <= b - a <= interval + 1 for a, b in pairwise(at))
+
+
+def test_a_quiet_source_keeps_its_tree_with_few_roots() -> None:
+    """Fewer than three messages since the last one: shortly before the tree ends, no sooner."""
+    branch = Branch("a")
+    at = []
+    for id in range(20):
+        if sent(publish(branch, id), Root):
+            at.append(branch.now)
+        branch.receive("a", GRAFT_ME)
+        branch.wait(45)
+    assert 0.8 * TREE_IDLE <= at[1] - at[0] <= TREE_IDLE + 45
+    assert len(at) < 10
+
+
+def test_without_a_source_or_with_no_trees_no_root_is_sent() -> None:
+    assert sent(Branch("a").publish("m"), Root) == []
+    branch = Branch("a", "b", params=BroadcastParams(source_trees=0))
+    assert sent(publish(branch, "m"), Root) == []
+    branch.wait(TREE_IDLE)
+    assert sent(publish(branch, "n"), Root) == []
+
+
+# Bounds
+
+
+def test_no_more_than_64_trees_stand() -> None:
+    branch = Branch("a")
+    for source in range(64):
+        branch.receive("a", root(source=source))
+        branch.receive("a", gossip(source, 1, source, source))
+    branch.receive("a", root(source="no message"))
+    branch.wait(1)
+    assert sent(publish(branch, "m"), Root) == []
+    branch.wait(TREE_IDLE)
+    assert len(sent(publish(branch, "n"), Root)) == 1
+
+
+def test_no_more_than_100_trees_are_kept() -> None:
+    branch = Branch("a", "b")
+    for start in range(0, 300, 50):
+        lines = tuple(TreeRoot(source, 1, 0.0) for source in range(start, start + 50))
+        branch.receive("a", Root(lines))
+        branch.wait(SETTLE)
+    known = [
+        source
+        for source in range(300)
+        if sent(branch.receive("b", ask(1, source))) == [("a", ask(1, source))]
+    ]
+    assert len(known) == MAX_TREES
+
+
+def test_unknown_sources_in_graft_and_prune_are_ignored() -> None:
+    branch = built("a", "b")
+    assert branch.receive("b", Graft(sources=("unknown",), standby=("unknown",))) == []
+    assert branch.receive("b", Prune(sources=("unknown",), standby=("unknown",))) == []
+    assert drops(branch.receive("x", GRAFT_S)) == [DropReason.NOT_NEIGHBOR]
+    push = gossip("m")
+    assert sent(branch.receive("a", push), Gossip) == []
+
+
+def test_leaving_the_topic_forgets_the_trees_and_stops_their_timers() -> None:
+    branch = built("a", "b")
+    branch.receive("a", root(round=2))
+    branch.machine.clear()
+    assert branch.machine.next_deadline() == NEVER
+    branch.handle(NeighborUp("a", LinkKind.RANDOM))
+    branch.handle(NeighborUp("b", LinkKind.RANDOM))
+    assert [peer for peer, _ in sent(branch.receive("a", root(round=1)), Root)] == ["b"]
+
+
+@pytest.mark.slow
+def test_a_driver_with_more_sources_than_trees_makes_room_among_its_own() -> None:
+    branch = Branch("a")
+    for batch in range(2):
+        for number in range(64):
+            publish(branch, (batch, number), (str(batch), number))
+        branch.wait(TREE_IDLE + 1)
+    assert len(sent(publish(branch, "last", ("last", 0)), Root)) == 1
+
+
+def test_invented_roots_leave_room_for_our_own_tree() -> None:
+    """Trees that never carried a message don't count."""
+    branch = Branch("liar", "b")
+    invented = tuple(TreeRoot(("invented", number), 1, 0.0) for number in range(64))
+    branch.receive("liar", Root(invented))
+    branch.wait(10)
+    assert [peer for peer, _ in sent(publish(branch, "m"), Root)] == ["liar", "b"]
+
+
+@pytest.mark.parametrize(("bringers", "reached"), [("a", ["a", "b"]), ("ab", [])])
+def test_one_that_makes_up_64_sources_takes_no_tree_from_others(
+    bringers: str, reached: list[str]
+) -> None:
+    """Though it publishes a message of each: a neighbour has a share of the trees."""
+    branch = Branch("a", "b")
+    for number in range(64):
+        peer = bringers[number % len(bringers)]
+        branch.receive(peer, root(source=number))
+        branch.wait(0.02)
+        branch.receive(peer, gossip(number, 1, number, number))
+    assert [peer for peer, _ in sent(publish(branch, "m"), Root)] == reached
+
+
+def test_a_parent_that_stays_is_asked_again_with_each_root() -> None:
+    """The first GRAFT may be lost, or forgotten with the tree."""
+    branch = built("a", "b")
+    assert ("a", GRAFT_S) in sent(bring(branch, "a", "b", round=2))
+
+
+# Which trees are kept
+
+
+def proven(trees: Trees, source: object, root_at: float = 0.0) -> Tree:
+    """The tree of `source`, along which a message has come."""
+    tree = trees.use(source)
+    tree.note_root(root_at)
+    tree.proven = True
+    return tree
+
+
+def test_trees_that_never_carried_a_message_are_forgotten_first() -> None:
+    """Anyone can send ROOTs of sources that there are not; they don't push out others."""
+    trees = Trees()
+    for source in "abc":
+        proven(trees, source)
+    own = trees.use("own")
+    own.own = True
+    for number in range(1000):
+        trees.use(number)
+    assert len(trees) == MAX_TREES
+    assert {source for source, tree in trees.items() if tree.proven} == {*"abc"}
+    assert trees.get("own") is own
+
+
+def test_our_own_trees_are_kept() -> None:
+    trees = Trees()
+    trees.use("own").own = True
+    for number in range(2 * MAX_TREES):
+        proven(trees, number)
+    assert trees.get("own") is not None
+    assert len(trees) == MAX_TREES
+
+
+def test_of_many_trees_those_of_the_neighbour_that_brought_most_are_forgotten() -> None:
+    """And they count as its share alone: one member can make up any number of sources, and publish
+    messages of each."""
+    trees = Trees()
+    for number in range(10):
+        proven(trees, ("true", number)).parents = ["honest"]
+    for number in range(1000):
+        proven(trees, ("made up", number)).parents = ["liar"]
+    assert sum(trees.get(("true", number)) is not None for number in range(10)) == 10
+    assert trees.count_proven(8, 1.0) == 16
+
+
+# Service
+
+
+def failed(tree: Tree, peer: str, at: float) -> float:
+    """`peer` misses a message each second from `at` on until it fails; when."""
+    for second in range(FAILED_AFTER):
+        if tree.note_missed(peer, at + second):
+            return at + second
+    raise AssertionError
+
+
+def test_a_neighbour_that_failed_may_be_a_parent_again_after_a_while() -> None:
+    tree = Tree("s")
+    at = failed(tree, "a", 0.0)
+    assert tree.service("a").excluded_until > at + 119.0
+    assert tree.service("a").excluded_until <= at + 121.0
+    at = failed(tree, "a", 200.0)
+    assert tree.service("a").excluded_until > at + 239.0
+    assert tree.service("a").excluded_until <= at + 241.0
+    tree.forget("a")
+    assert not tree.services
+
+
+def test_many_messages_at_once_fail_nobody() -> None:
+    """What it pushes, or announces, is on its way."""
+    tree = Tree("s")
+    assert not any(tree.note_missed("a", 1.0) for _ in range(20))
+    for _ in range(20):
+        tree.note_served("a")
+    assert not tree.note_missed("a", 9.0)
+
+
+def test_one_that_serves_one_message_of_six_fails() -> None:
+    """What it kept back counts, not how many messages in a row."""
+    tree = Tree("s")
+    failed_at = []
+    for second in range(20):
+        if second % 6 == 5:
+            tree.note_served("a")
+        elif tree.note_missed("a", second):
+            failed_at.append(second)
+    assert failed_at[0] < 10
+
+
+def test_one_that_misses_one_message_of_three_serves() -> None:
+    tree = Tree("s")
+    for second in range(300):
+        if second % 3:
+            tree.note_served("a")
+        else:
+            assert not tree.note_missed("a", second)

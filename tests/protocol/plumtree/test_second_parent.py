@@ -16,6 +16,7 @@ from tests.protocol.plumtree.roots import (
     PRUNE_S,
     SETTLE,
     bring,
+    gossip,
     lose,
     publish,
     root,
@@ -23,10 +24,6 @@ from tests.protocol.plumtree.roots import (
 from tests.protocol.plumtree.test_tree_model import TWO_PARENTS, Overlay
 
 STANDBY_S = Graft(standby=("s",))
-
-
-def gossip(id: object, hops: int = 3) -> Gossip:
-    return Gossip(id, hops, "payload", 7, "s", "s")
 
 
 def protected(*peers: str, **costs: Any) -> Branch:

@@ -8,8 +8,8 @@ import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import Deliver, DownReason, Effect, NeighborDown, NeighborUp
-from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune, Root
-from episub_router.protocol.plumtree.tree import FAILED_AFTER, TREE_IDLE
+from episub_router.protocol.messages import Gossip, Graft, IHave, LinkKind, Prune, Root, TreeRoot
+from episub_router.protocol.plumtree.tree import ADOPT_AFTER, FAILED_AFTER, TREE_IDLE
 from tests.protocol.helpers import ME, Branch, ihave, sent
 from tests.protocol.plumtree.roots import (
     GRAFT_ME,
@@ -19,26 +19,17 @@ from tests.protocol.plumtree.roots import (
     ask,
     bring,
     built,
+    gossip,
     lose,
     publish,
+    pull,
     root,
 )
-
-
-def gossip(id: object, hops: int = 3, source: Any = "s", tree: Any = "s") -> Gossip:
-    return Gossip(id, hops, "payload", 7, source, tree)
 
 
 def receivers(effects: list[Effect]) -> list[object]:
     """The neighbours that are pushed to."""
     return [peer for peer, _ in sent(effects, Gossip)]
-
-
-def pull(branch: Branch, peer: str, id: object) -> list[Effect]:
-    """`peer` announces a message of "s", is asked for it and sends it; what follows."""
-    branch.receive(peer, ihave(id))
-    assert (peer, Graft((id,))) in sent(branch.wait(0.7))  # As long as a learned wait may get.
-    return branch.receive(peer, gossip(id))
 
 
 # Where a message goes
@@ -56,14 +47,6 @@ def test_a_source_s_message_goes_to_children_alone() -> None:
     assert effects[0] == Deliver("m", "payload", "a", 3)
     assert sent(effects) == [("c", gossip("m", 4))]
     assert branch.eager == {"a", "b", "c", "d"}
-
-
-def test_our_own_message_goes_to_children_alone() -> None:
-    branch = Branch("a", "b")
-    publish(branch, "m")
-    branch.receive("b", GRAFT_ME)
-    branch.wait(1)
-    assert sent(publish(branch, "n")) == [("b", Gossip("n", 1, "payload", 0, ME, ME))]
 
 
 @pytest.mark.parametrize(("peer", "to"), [("a", "cd"), ("c", "da"), ("b", "cda")])
@@ -323,10 +306,12 @@ def test_a_message_is_announced_though_many_that_are_gone_hold_it() -> None:
     assert "q" in [peer for peer, _ in sent(branch.flush(), IHave)]
 
 
-def test_what_others_say_of_a_message_makes_no_tree() -> None:
+@pytest.mark.parametrize("source", ["t", None])
+def test_what_others_say_of_a_message_makes_no_tree(source: Any) -> None:
+    """Nor of one without an author."""
     branch = built("a", "b")
     for number in range(300):
-        branch.receive("b", gossip(number, source="t", tree=f"invented {number}"))
+        branch.receive("b", gossip(number, source=source, tree=f"invented {number}"))
     assert branch.machine.trees.get("s") is not None
     assert len(branch.machine.trees) == 1
 
@@ -386,8 +371,85 @@ def test_a_publisher_of_messages_without_authors_has_a_tree() -> None:
     assert sent(effects) == [("b", Gossip("n", 1, "payload", 0, None, "mine"))]
 
 
-def test_messages_without_authors_make_no_tree() -> None:
-    branch = built("a", "b")
-    for number in range(300):
-        assert sent(branch.receive("b", unsigned(number, f"invented {number}"))) == []
-    assert len(branch.machine.trees) == 1
+# Parents and standbys that don't do what they were asked to
+
+
+def parent(branch: Branch, source: str = "s") -> object:
+    tree = branch.machine.trees.get(source)
+    assert tree is not None
+    return tree.parent
+
+
+def test_a_parent_that_pushed_nothing_is_none_after_the_next_root_either() -> None:
+    """It takes part in ROOT as others do, and would be chosen again each time."""
+    branch = built("a", "b", "c", a=0.1, b=0.2, c=0.2)
+    for id in range(FAILED_AFTER):
+        assert parent(branch) == "a"
+        pull(branch, "b", id)
+    assert parent(branch) == "b"
+    assert sent(bring(branch, "a", round=2), Root, Graft) == []
+    bring(branch, "c", "b", "a", round=2)
+    assert parent(branch) in ("b", "c")
+    branch.wait(SETTLE)
+    tree = branch.machine.trees.get("s")
+    assert tree is not None
+    assert "a" not in tree.standbys
+
+
+def test_a_parent_that_announces_what_it_ought_to_push_is_replaced() -> None:
+    """It would keep its place, and each message would come late."""
+    branch = built("a", "b", "c", a=0.1)
+    for id in range(ADOPT_AFTER):
+        pull(branch, "b", id)
+        branch.receive("a", ihave(id))
+    assert parent(branch) == "b"
+
+
+def test_a_new_round_counts_from_those_alone_that_have_served() -> None:
+    """Who brings ROOT sooner than others, and then pushes only some messages, would be the parent
+    again after each round. What it announces of others' messages makes up for what it missed."""
+    branch = built("a", "b", "c", a=0.1)
+    for id in (-2, 0):
+        pull(branch, "b", id)
+    assert sent(bring(branch, "a", round=2, a=0.1), Root, Graft) == []
+    bring(branch, "b", "a", round=2, a=0.1)
+    assert parent(branch) == "b"
+    branch.receive("b", gossip(1))
+    branch.receive("a", ihave(1))
+    bring(branch, "a", round=3, a=0.1)
+    assert parent(branch) == "a"
+
+
+def two_trees() -> Branch:
+    """The parent is a for both sources, and b is the next."""
+    branch = Branch("a", "b")
+    for peer, cost in [("a", 0.1), ("b", 0.2)]:
+        branch.receive(peer, Root((TreeRoot("s", 1, cost), TreeRoot("t", 1, cost))))
+        branch.wait(0.03)
+    branch.wait(SETTLE)
+    assert parent(branch, "s") == parent(branch, "t") == "a"
+    return branch
+
+
+def test_one_that_pushes_in_another_tree_is_left_in_one_alone() -> None:
+    """It may keep one source's messages from us, or be without them itself."""
+    branch = two_trees()
+    for id in range(0, 2 * FAILED_AFTER, 2):
+        pull(branch, "b", id, "s")
+        branch.receive("a", gossip(id + 1, source="t", tree="t"))
+    assert parent(branch, "s") == "b"
+    assert parent(branch, "t") == "a"
+
+
+def test_a_standby_that_announces_nothing_is_replaced() -> None:
+    branch = built("a", "b", "c", "d")
+    tree = branch.machine.trees.get("s")
+    assert tree is not None
+    assert tree.standbys == ["b", "c"]
+    grafts = []
+    for id in range(FAILED_AFTER + 3):
+        branch.receive("a", gossip(id))
+        branch.receive("c", ihave(id))
+        grafts += sent(branch.wait(1), Graft)
+    assert grafts == [("d", Graft(standby=("s",)))]
+    assert tree.standbys == ["c", "d"]
