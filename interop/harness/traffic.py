@@ -111,3 +111,13 @@ class Traffic:
             assert got >= want, f"{peer} lacks {want - got}"
             ids = Counter(event["id"] for event in peer.reported("delivery", topic=self.topic))
             assert all(count == 1 for count in ids.values())
+
+
+async def exchange(
+    topic: str, authors: Iterable[Peer], message_sizes: Sequence[int], *others: Peer
+) -> None:
+    """Each author publishes in turn; all of them, and the `others`, get each message once."""
+    traffic, authors = Traffic(topic), [*authors]
+    for author in authors:
+        await traffic.publish(author, [*authors, *others], message_sizes)
+    traffic.check()

@@ -6,13 +6,10 @@ import pytest
 
 from interop.harness.lab import Lab
 from interop.harness.links import mesh_link
-from interop.harness.traffic import Traffic, sizes
+from interop.harness.traffic import Traffic, exchange, sizes
+from tests.interop.cells import STOCK
 
 TOPIC = "churn"
-STOCK = [
-    pytest.param(kind, marks=pytest.mark.peers(kind), id=kind)
-    for kind in ("py", "js", "rust", "go")
-]
 
 
 @pytest.mark.slow
@@ -144,7 +141,4 @@ async def test_a_subscriber_of_one_more_topic_is_served_in_both(lab: Lab, kind: 
     await stock.meshed(episub, "two")
     await episub.meshed(stock, "two")
     for topic in ("one", "two"):
-        traffic = Traffic(topic)
-        await traffic.publish(stock, [episub], sizes(10))
-        await traffic.publish(episub, [stock], sizes(10))
-        traffic.check()
+        await exchange(topic, [stock, episub], sizes(10))

@@ -15,7 +15,7 @@ from episub_router.trace.reading import TraceFile, Unreadable
 from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab
 from interop.harness.links import mesh_link
-from interop.harness.traffic import Traffic, sizes
+from interop.harness.traffic import exchange, sizes
 from tests.children import trio_child
 
 TOPIC = "collected"
@@ -50,10 +50,7 @@ async def test_go_peers_send_their_traces(lab: Lab, tmp_path: Path) -> None:
         address = found[1].decode()
         peers = [await lab.start("go", f"--collector={address}", topics=[TOPIC]) for _ in "ab"]
         await mesh_link(*peers, TOPIC)
-        traffic = Traffic(TOPIC)
-        for author in peers:
-            await traffic.publish(author, peers, sizes(12))
-        traffic.check()
+        await exchange(TOPIC, peers, sizes(12))
         with trio.fail_after(60):
             # Of what another process has written, nothing tells but looking again.
             while sorted(delivered(directory).values()) != [2] * 24:  # noqa: ASYNC110

@@ -6,7 +6,8 @@ import pytest
 
 from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab
-from interop.harness.traffic import Traffic, sizes
+from interop.harness.links import mesh_link
+from interop.harness.traffic import exchange, sizes
 
 TOPIC = "matrix"
 MESSAGES = 200
@@ -28,15 +29,8 @@ async def test_a_stock_peer_and_an_episub_node_exchange(lab: Lab, kind: str, ver
     # Where the stock peer can't offer this version alone, the Episub node does.
     flags = [] if only else [f"--protocol=/meshsub/{version}"]
     episub = await lab.start("episub", *flags, topics=[TOPIC])
-    await stock.dial(episub)
-    await stock.knows(episub, TOPIC)
-    await episub.knows(stock, TOPIC)
+    await mesh_link(stock, episub, TOPIC)
     assert stock.protocol(episub) == episub.protocol(stock) == f"/meshsub/{version}"
-    await stock.meshed(episub, TOPIC)
-    await episub.meshed(stock, TOPIC)
-    traffic = Traffic(TOPIC)
-    await traffic.publish(stock, [episub], sizes(MESSAGES))
-    await traffic.publish(episub, [stock], sizes(MESSAGES))
-    traffic.check()
+    await exchange(TOPIC, [stock, episub], sizes(MESSAGES))
     assert await stock.end() == 0
     assert await episub.end() == 0

@@ -7,13 +7,10 @@ import pytest
 from interop.harness.lab import Lab
 from interop.harness.links import link, mesh_link
 from interop.harness.peer import Peer
-from interop.harness.traffic import Traffic, sizes
+from interop.harness.traffic import Traffic, exchange, sizes
+from tests.interop.cells import STOCK
 
 TOPIC = "gossip"
-STOCK = [
-    pytest.param(kind, marks=pytest.mark.peers(kind), id=kind)
-    for kind in ("py", "js", "rust", "go")
-]
 
 
 # py-libp2p's GossipSub takes every GRAFT, and prunes at random afterwards.
@@ -61,10 +58,7 @@ async def exchange_by_gossip(lab: Lab, kind: str, *flags: str) -> None:
     await link(episub, outside, TOPIC)
     await pruned(episub, outside)
     await outside.until(lambda: not outside.mesh(TOPIC), "nobody in its mesh")
-    traffic = Traffic(TOPIC)
-    await traffic.publish(episub, [outside], [0, 1, 1024, 64 * 1024, 900 * 1024])
-    await traffic.publish(outside, [episub], [0, 1, 1024, 64 * 1024, 900 * 1024])
-    traffic.check()
+    await exchange(TOPIC, [episub, outside], [0, 1, 1024, 64 * 1024, 900 * 1024])
     asked = sum(event.get("iwant", 0) for event in episub.reported("control", peer=outside.id))
     assert asked >= 5
 
@@ -100,10 +94,7 @@ async def test_a_prune_with_peer_exchange_is_used(lab: Lab, kind: str) -> None:
         for peer in neighbours:
             await episub.event("connected", peer=peer.id)
     everybody = [full, episub, *neighbours]
-    traffic = Traffic(TOPIC)
-    for author in everybody:
-        await traffic.publish(author, everybody, sizes(20))
-    traffic.check()
+    await exchange(TOPIC, everybody, sizes(20))
 
 
 @pytest.mark.peers("js", "rust")

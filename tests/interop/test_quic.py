@@ -6,7 +6,8 @@ import pytest
 
 from interop.harness.lab import Lab
 from interop.harness.links import mesh_link
-from interop.harness.traffic import Traffic, sizes
+from interop.harness.traffic import exchange, sizes
+from tests.interop.cells import each
 
 TOPIC = "quic"
 MESSAGES = 200
@@ -15,10 +16,7 @@ LISTEN = "--listen=/ip4/127.0.0.1/udp/0/quic-v1"
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.peers(kind), id=kind)
-        for kind in ("episub", "py", "js", "rust", "go")
-    ],
+    each("episub", "py", "js", "rust", "go"),
 )
 @pytest.mark.parametrize("dialler", ["episub-dials", "other-dials"])
 async def test_messages_cross_quic(lab: Lab, kind: str, dialler: str) -> None:
@@ -28,9 +26,6 @@ async def test_messages_cross_quic(lab: Lab, kind: str, dialler: str) -> None:
         await mesh_link(episub, other, TOPIC)
     else:
         await mesh_link(other, episub, TOPIC)
-    traffic = Traffic(TOPIC)
-    await traffic.publish(other, [episub], sizes(MESSAGES))
-    await traffic.publish(episub, [other], sizes(MESSAGES))
-    traffic.check()
+    await exchange(TOPIC, [other, episub], sizes(MESSAGES))
     assert await other.end() == 0
     assert await episub.end() == 0

@@ -8,7 +8,8 @@ import pytest
 
 from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab
-from interop.harness.traffic import Traffic, sizes
+from interop.harness.links import mesh_link
+from interop.harness.traffic import exchange, sizes
 
 TOPIC = "pair"
 
@@ -27,15 +28,8 @@ def pairs() -> list[object]:
 async def test_two_stock_peers_exchange(lab: Lab, kind_a: str, kind_b: str, version: str) -> None:
     a = await lab.start(kind_a, *KINDS[kind_a].only(version), topics=[TOPIC])
     b = await lab.start(kind_b, *KINDS[kind_b].only(version), topics=[TOPIC])
-    await b.dial(a)
-    await a.knows(b, TOPIC)
-    await b.knows(a, TOPIC)
+    await mesh_link(b, a, TOPIC)
     assert a.protocol(b) == b.protocol(a) == f"/meshsub/{version}"
-    await a.meshed(b, TOPIC)
-    await b.meshed(a, TOPIC)
-    traffic = Traffic(TOPIC)
-    await traffic.publish(a, [b], sizes(40))
-    await traffic.publish(b, [a], sizes(40))
-    traffic.check()
+    await exchange(TOPIC, [a, b], sizes(40))
     assert await a.end() == 0
     assert await b.end() == 0

@@ -15,7 +15,7 @@ from episub_router.trace.reading import TraceFile, Unreadable
 from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab
 from interop.harness.links import mesh_link
-from interop.harness.traffic import Traffic, sizes
+from interop.harness.traffic import Traffic, exchange, sizes
 
 TOPIC = "traced"
 
@@ -97,10 +97,7 @@ async def test_a_topic_of_all_languages_becomes_a_report(lab: Lab, tmp_path: Pat
     for stock in peers:
         if stock is not episub:
             await mesh_link(stock, episub, TOPIC)
-    traffic = Traffic(TOPIC)
-    for author in peers:
-        await traffic.publish(author, peers, sizes(12))
-    traffic.check()
+    await exchange(TOPIC, peers, sizes(12))
     for peer in peers:
         assert await peer.end() == 0
     await trio.run_process(
