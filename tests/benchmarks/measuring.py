@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from episub_router import ResilientPubsub
 from tests.benchmarks.clock import computing_clock
 from tests.benchmarks.contenders import Contender
-from tests.benchmarks.scenes import READY_TIMEOUT, TOPIC, link_all, neighbors, until_linked
-from tests.hosts import Muxer, Node, running_nodes
+from tests.benchmarks.scenes import READY_TIMEOUT, TOPIC, link_all, until_linked
+from tests.hosts import Node, running_nodes
 
 _BETWEEN_JOINS = 0.1
 """Seconds between one host's subscription and the next one's."""
@@ -41,7 +40,6 @@ class Load:
     settle: float
     """For the first links, heartbeats and time-outs to be over."""
     idle: float
-    muxer: Muxer
     seed: int
     computing_clock: bool
     """Whether time is this process's own."""
@@ -52,7 +50,6 @@ class Meter:
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.frames = 0
         self.payloads = 0
         self.published: list[float] = []
         """When each message was published, by number."""
@@ -63,7 +60,7 @@ class Meter:
 
     def restart(self) -> None:
         """Count from here on; what comes late of earlier messages is left out."""
-        self.bytes = self.frames = self.payloads = 0
+        self.bytes = self.payloads = 0
         self.first = len(self.published)
         self.latencies = []
 
@@ -75,7 +72,6 @@ class Meter:
 
     def sent(self, rpc: rpc_pb2.RPC) -> None:
         size = rpc.ByteSize()
-        self.frames += 1
         self.bytes += size + (size.bit_length() + 6) // 7
 
 
@@ -147,13 +143,11 @@ async def _measure(contender: Contender, load: Load) -> dict[str, Any]:
     meter = Meter()
     base = CountingResilientPubsub if contender.resilient else CountingPubsub
     counting = type("Counting", (base,), {"meter": meter})
-    before = os.getloadavg()[0]
     async with (
         running_nodes(
             load.hosts,
             router=contender.router,
             pubsub_class=counting,
-            muxer=load.muxer,
             seed=load.seed,
         ) as nodes,
         trio.open_nursery() as nursery,
@@ -168,19 +162,11 @@ async def _measure(contender: Contender, load: Load) -> dict[str, Any]:
         await _publish(nodes, load, load.warm_up, meter)
         idle_cpu = await _idle(load.idle)
         meter.restart()
-        wall, cpu = trio.current_time(), time.process_time()
+        cpu = time.process_time()
         await _publish(nodes, load, load.messages, meter)
-        cpu, wall = time.process_time() - cpu, trio.current_time() - wall
-        result = _result(load, meter, cpu, wall, idle_cpu)
-        result["mesh"] = _mesh(nodes)
-        result["connections"] = sum(len(_connected(node)) for node in nodes) // 2
+        result = _result(load, meter, time.process_time() - cpu, idle_cpu)
         nursery.cancel_scope.cancel()
-    result["load_average"] = [round(before, 2), round(os.getloadavg()[0], 2)]
     return result
-
-
-def _connected(node: Node) -> list[ID]:
-    return list(node.host.get_network().connections)
 
 
 async def _publish(nodes: Sequence[Node], load: Load, count: int, meter: Meter) -> None:
@@ -214,20 +200,16 @@ async def _idle(seconds: float) -> float:
     return (time.process_time() - before) / seconds
 
 
-def _result(load: Load, meter: Meter, cpu: float, wall: float, idle_cpu: float) -> dict[str, Any]:
+def _result(load: Load, meter: Meter, cpu: float, idle_cpu: float) -> dict[str, Any]:
     latencies = sorted(meter.latencies)
     deliveries = len(latencies)
     if not deliveries:
         raise RuntimeError("nothing was delivered")
     return {
-        "delivered": deliveries,
         "delivery_ratio": deliveries / (load.messages * (load.hosts - 1)),
         "payloads_per_delivery": meter.payloads / deliveries,
-        "frames_per_delivery": meter.frames / deliveries,
         "bytes_per_delivery": meter.bytes / deliveries,
         "cpu_ms_per_delivery": 1000 * cpu / deliveries,
-        "net_cpu_ms_per_delivery": 1000 * (cpu - idle_cpu * wall) / deliveries,
-        "cpu_share": cpu / wall,
         "idle_cpu_share": idle_cpu,
         "latency_p50_ms": 1000 * _percentile(latencies, 0.50),
         "latency_p99_ms": 1000 * _percentile(latencies, 0.99),
@@ -236,8 +218,3 @@ def _result(load: Load, meter: Meter, cpu: float, wall: float, idle_cpu: float) 
 
 def _percentile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
-
-
-def _mesh(nodes: Sequence[Node]) -> dict[str, float]:
-    sizes = neighbors(nodes)
-    return {"min": min(sizes), "mean": sum(sizes) / len(sizes), "max": max(sizes)}

@@ -3,9 +3,8 @@
     python -m tests.benchmarks.overload --hosts 20 --quota 0.5 0.25
 
 All hosts of a router are in one process and publish at a fixed rate: first with the whole machine,
-then with a quota of a core, then without. The quota is a control group's (cgroup v1 or v2, as
-root); where there is none, the process is stopped for a share of each tenth of a second (SIGSTOP,
-SIGCONT).
+then with a quota of a core, then without. Under the quota the process is stopped for a share of
+each tenth of a second (SIGSTOP, SIGCONT).
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import trio
@@ -32,39 +30,12 @@ from tests.benchmarks.scenes import COMPARED, TOPIC, scene, until_linked
 from tests.hosts import Node
 
 _PERIOD = 0.1
-"""Seconds, of a quota: what the kernel has."""
-
-_V1, _V2 = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+"""Seconds, of a quota: as the kernel's."""
 
 _SETTLE = 20.0
 """Seconds after the last host has links: their first upkeep is over."""
 
 _PHASES = ("before", "under the quota", "after")
-
-
-class _Group:
-    """A control group for one process and its quota."""
-
-    def __init__(self, pid: int) -> None:
-        self.is_v2 = not (_V1 / "cpu.cfs_quota_us").exists()
-        self._path = (_V2 if self.is_v2 else _V1) / f"episub-{pid}"
-        self._path.mkdir()
-        (self._path / "cgroup.procs").write_text(str(pid))
-
-    def limit(self, share: float | None) -> None:
-        """Give it `share` of a core in each period; None: all that there is."""
-        period = round(_PERIOD * 1e6)
-        if self.is_v2:
-            quota = "max" if share is None else str(round(share * period))
-            (self._path / "cpu.max").write_text(f"{quota} {period}")
-            return
-        quota = "-1" if share is None else str(round(share * period))
-        (self._path / "cpu.cfs_period_us").write_text(str(period))
-        (self._path / "cpu.cfs_quota_us").write_text(quota)
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._path.rmdir()
 
 
 class _DutyCycle:
@@ -93,21 +64,6 @@ class _DutyCycle:
     def close(self) -> None:
         self._closed.set()
         self._thread.join()
-
-
-@contextmanager
-def limits(pid: int) -> Iterator[_Group | _DutyCycle]:
-    """What limits the CPU time of the process `pid`."""
-    chosen: _Group | _DutyCycle
-    try:
-        chosen = _Group(pid)
-        chosen.limit(None)
-    except OSError:
-        chosen = _DutyCycle(pid)
-    try:
-        yield chosen
-    finally:
-        chosen.close()
 
 
 # The process with the hosts: it says when a phase begins, and what came of all.
@@ -208,17 +164,17 @@ def measure(
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
+        limited = _DutyCycle(process.pid)
         try:
-            with limits(process.pid) as limited:
-                assert process.stdout is not None
-                for line in process.stdout:
-                    said = json.loads(line)
-                    if "phase" in said:
-                        limited.limit(quota if said["phase"] == _PHASES[1] else None)
-                    else:
-                        result |= said
-                process.wait()  # A group that still has a process can't be removed.
+            assert process.stdout is not None
+            for line in process.stdout:
+                said = json.loads(line)
+                if "phase" in said:
+                    limited.limit(quota if said["phase"] == _PHASES[1] else None)
+                else:
+                    result |= said
         finally:
+            limited.close()
             process.kill()
     return result
 

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 
 from tests.benchmarks.contenders import CONTENDERS
 from tests.benchmarks.measuring import Load, measure
@@ -28,34 +24,26 @@ _RATES = {20: 5.0, 50: 1.5}
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse(argv)
     results = []
-    for muxer in arguments.muxer:
-        for hosts in arguments.hosts:
-            load = Load(
-                hosts=hosts,
-                messages=arguments.messages,
-                warm_up=arguments.warm_up,
-                rate=arguments.rate or _RATES.get(hosts, 75 / hosts),
-                size=arguments.size,
-                sources=arguments.sources,
-                settle=arguments.settle,
-                idle=arguments.idle,
-                muxer=muxer,
-                seed=arguments.seed,
-                computing_clock=arguments.computing_clock,
-            )
-            for turn in range(arguments.repeat):
-                for name in arguments.only:
-                    print(f"{name}, {hosts} hosts, {muxer} ({turn + 1})", file=sys.stderr)
-                    counted = in_own_process(measure, name, load)
-                    results.append({"contender": name, **asdict(load), **counted})
-    document = {
-        "command": "python -m tests.benchmarks " + shlex.join(argv or sys.argv[1:]),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}, libp2p {version('libp2p')}",
-        "contenders": {name: CONTENDERS[name].description for name in arguments.only},
-        "results": results,
-    }
-    print(json.dumps(document, indent=2))
+    for hosts in arguments.hosts:
+        load = Load(
+            hosts=hosts,
+            messages=arguments.messages,
+            warm_up=arguments.warm_up,
+            rate=arguments.rate or _RATES.get(hosts, 75 / hosts),
+            size=arguments.size,
+            sources=arguments.sources,
+            settle=arguments.settle,
+            idle=arguments.idle,
+            seed=arguments.seed,
+            computing_clock=arguments.computing_clock,
+        )
+        for turn in range(arguments.repeat):
+            for name in arguments.only:
+                print(f"{name}, {hosts} hosts ({turn + 1})", file=sys.stderr)
+                counted = in_own_process(measure, name, load)
+                results.append({"contender": name, **asdict(load), **counted})
+    contenders = {name: CONTENDERS[name].description for name in arguments.only}
+    print(json.dumps({"contenders": contenders, "results": results}, indent=2))
     return 0
 
 
@@ -70,7 +58,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--sources", type=int, default=1, help="hosts that publish, in turn (default: 1)")
     add("--settle", type=float, default=20.0, help="seconds before the warm-up (default: 20)")
     add("--idle", type=float, default=15.0, help="seconds without messages (default: 15)")
-    add("--muxer", nargs="+", choices=["YAMUX", "MPLEX"], default=["YAMUX"])
     add("--only", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     add("--repeat", type=int, default=1, help="runs of each")
     add("--seed", type=int, default=1)
