@@ -1,6 +1,6 @@
 """Frames at random into a live node: `python -m tests.security.fuzz --frames 10000000`.
 
-Outside CI, where 10^7 frames take too long; test_fuzz.py does 10^5. Each frame starts as one of
+Outside CI, where 10^7 frames take too long; test_fuzz.py does 1,000. Each frame starts as one of
 those in megabytes.py, and is damaged or not.
 """
 

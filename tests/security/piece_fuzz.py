@@ -1,7 +1,7 @@
 """Damaged frames of pieces into one node's machine:
 `python -m tests.security.piece_fuzz --frames 1000000`.
 
-Outside CI, where 10^6 frames take too long; test_piece_fuzz.py does 10^5.
+Outside CI, where 10^6 frames take too long; test_fuzz.py does 15,000.
 """
 
 from __future__ import annotations

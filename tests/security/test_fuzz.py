@@ -1,15 +1,21 @@
-"""Frames at random are survived; `python -m tests.security.fuzz` does more of them."""
+"""Frames at random are survived; `python -m tests.security.fuzz` and `piece_fuzz` do more."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.security.fuzz import fuzz
+from tests.security import fuzz, piece_fuzz
 
-ROUNDS = 2_000
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.hosts
-@pytest.mark.slow
 async def test_random_frames_are_survived() -> None:
-    assert ROUNDS // 100 < await fuzz(ROUNDS, seed=1) < ROUNDS
+    assert 10 < await fuzz.fuzz(1_000, seed=1) < 1_000
+
+
+def test_damaged_pieces_give_the_message_or_nothing() -> None:
+    rounds = 15_000
+    refused, whole = piece_fuzz.fuzz(rounds, seed=1)
+    assert refused > rounds // 100
+    assert whole > rounds // 2500

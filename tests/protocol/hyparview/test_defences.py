@@ -231,18 +231,6 @@ def test_the_table_of_limits_is_bounded() -> None:
         assert len(limiter) <= MAX_PEERS
 
 
-def test_full_buckets_take_no_room() -> None:
-    """They go when the next message of their kind comes; what is not full again stays."""
-    limiter = RateLimiter()
-    for n in range(10):
-        assert limiter.allows(n, GetNodes(), 0.0)
-    while limiter.allows("evil", GetNodes(), 0.0):
-        pass
-    limiter.allows("x", GetNodes(), 10.0)
-    assert len(limiter) == 2
-    assert not limiter.allows("evil", GetNodes(), 1.0)
-
-
 def test_reconnecting_doesn_t_refill_the_buckets() -> None:
     member = Member("a")
     while drops(member.receive("evil", GetNodes())) == []:

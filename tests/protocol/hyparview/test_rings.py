@@ -62,17 +62,11 @@ def test_a_place_is_a_hash_of_topic_ring_and_id() -> None:
     assert len({place(name, ring, b"a") for name in ("t", "u") for ring in (0, 1)}) == 4
 
 
-def test_both_ends_agree_about_who_is_next() -> None:
-    for peer in PEERS:
-        for other in PLACES.next_to(peer, PEERS):
-            assert peer in PLACES.next_to(other, PEERS)
-
-
-def test_each_node_has_two_links_a_ring_at_most() -> None:
-    most = {
-        rings: max(len(Places("t", rings).next_to(p, PEERS)) for p in PEERS) for rings in (1, 3)
-    }
-    assert most == {1: 2, 3: 6}
+@pytest.mark.parametrize("rings", [1, 2, 3])
+def test_two_are_next_on_each_ring_and_both_ends_agree(rings: int) -> None:
+    next_to = {peer: Places("t", rings).next_to(peer, PEERS) for peer in PEERS}
+    assert max(map(len, next_to.values())) == 2 * rings
+    assert all(peer in next_to[other] for peer in PEERS for other in next_to[peer])
 
 
 def test_no_two_peers_of_one_group_are_next_where_others_are() -> None:
