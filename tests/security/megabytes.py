@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from itertools import count
+from itertools import count, repeat
 
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.keys import KeyPair
@@ -40,8 +40,7 @@ def id_of(keys: KeyPair) -> bytes:
 
 def pairs() -> Iterator[bytes]:
     on, off = (RPC.SubOpts(subscribe=on, topicid="a") for on in (True, False))
-    while True:
-        yield RPC(subscriptions=[on, off] * 2000).SerializeToString()
+    return repeat(RPC(subscriptions=[on, off] * 2000).SerializeToString())
 
 
 def other_topics() -> Iterator[bytes]:
@@ -53,13 +52,11 @@ def other_topics() -> Iterator[bytes]:
 
 
 def nothing() -> Iterator[bytes]:
-    while True:
-        yield b""
+    return repeat(b"")
 
 
 def control() -> Iterator[bytes]:
-    while True:
-        yield RPC(control=ControlMessage()).SerializeToString()
+    return repeat(RPC(control=ControlMessage()).SerializeToString())
 
 
 def bad_signatures() -> Iterator[bytes]:
@@ -99,8 +96,7 @@ def costly_keys() -> Iterator[bytes]:
 
 
 def many_topics() -> Iterator[bytes]:
-    while True:
-        yield RPC(publish=[Message(topicIDs=[TOPIC] * 3000)]).SerializeToString()
+    return repeat(RPC(publish=[Message(topicIDs=[TOPIC] * 3000)]).SerializeToString())
 
 
 def costly_sender_records() -> Iterator[bytes]:
@@ -109,8 +105,7 @@ def costly_sender_records() -> Iterator[bytes]:
     envelope = Envelope(
         key, PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, record.marshal_record(), bytes(512)
     ).marshal_envelope()
-    while True:
-        yield RPC(senderRecord=envelope).SerializeToString()
+    return repeat(RPC(senderRecord=envelope).SerializeToString())
 
 
 def sender_records_of_many_addresses() -> Iterator[bytes]:
@@ -162,13 +157,11 @@ def joins() -> Iterator[bytes]:
 
 
 def unknown_fields() -> Iterator[bytes]:
-    while True:
-        yield b"\x78\x00" * 200_000
+    return repeat(b"\x78\x00" * 200_000)
 
 
 def empty_messages() -> Iterator[bytes]:
-    while True:
-        yield b"\x12\x00" * 400_000
+    return repeat(b"\x12\x00" * 400_000)
 
 
 KINDS: dict[str, Callable[[], Iterator[bytes]]] = {
@@ -198,7 +191,11 @@ KINDS: dict[str, Callable[[], Iterator[bytes]]] = {
 def megabyte(kind: str) -> bytes:
     """`SIZE` bytes or little less: frames with their lengths."""
     made = bytearray()
-    for rpc in KINDS[kind]():
+    rpcs = KINDS[kind]()
+    if isinstance(rpcs, repeat):
+        piece = encode_varint_prefixed(next(rpcs))
+        return piece * (SIZE // len(piece))
+    for rpc in rpcs:
         piece = encode_varint_prefixed(rpc)
         if len(made) + len(piece) > SIZE:
             break
