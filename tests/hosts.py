@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 
 import trio
 from libp2p import new_host
@@ -31,8 +31,6 @@ from multiaddr import Multiaddr
 LOOPBACK = Multiaddr("/ip4/127.0.0.1/tcp/0")
 PATIENCE = 180.0
 """Seconds that a test waits for something that is sure to happen: on a busy machine, not soon."""
-
-Muxer = Literal["YAMUX", "MPLEX"]
 
 
 def bounded_gossipsub(protocol: TProtocol = PROTOCOL_ID_V12, **options: Any) -> GossipSub:
@@ -114,7 +112,6 @@ async def running_nodes(
     router: Callable[[], IPubsubRouter],
     pubsub_class: type[Pubsub] = Pubsub,
     pubsub_options: Mapping[str, Any] | None = None,
-    muxer: Muxer = "YAMUX",
     auto_connect: bool = False,
     seed: int = 0,
     listen: Sequence[Multiaddr] = (LOOPBACK,),
@@ -134,7 +131,7 @@ async def running_nodes(
                     key_pair=create_new_key_pair(
                         seed.to_bytes(16, "big") + index.to_bytes(16, "big")
                     ),
-                    muxer_preference=muxer,
+                    muxer_preference="YAMUX",
                 )
                 own_router = router()
                 pubsub = pubsub_class(host, own_router, **(pubsub_options or {}))

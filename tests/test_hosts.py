@@ -5,30 +5,13 @@ from __future__ import annotations
 import pytest
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 
-from tests.hosts import Muxer, connect_all, eventually, receive, running_nodes, subscribe_all
+from tests.hosts import running_nodes
 
 pytestmark = pytest.mark.hosts
 
 
 def flood() -> FloodSub:
     return FloodSub([PROTOCOL_ID])
-
-
-@pytest.mark.parametrize("muxer", ["YAMUX", "MPLEX"])
-async def test_messages_pass_between_connected_nodes(muxer: Muxer) -> None:
-    async with running_nodes(3, router=flood, muxer=muxer) as (a, b, c):
-        await connect_all([(a, b), (b, c)])
-        _, _, at_c = await subscribe_all([a, b, c], "t")
-        await a.pubsub.publish("t", b"hello")
-        [message] = await receive(at_c)
-        assert message.data == b"hello"
-
-
-async def test_a_killed_node_is_gone_for_its_peers() -> None:
-    async with running_nodes(2, router=flood) as (a, b):
-        await connect_all([(a, b)])
-        await b.kill()
-        await eventually(lambda: b.id not in a.pubsub.peers)
 
 
 async def die() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import Effect, Send
+from episub_router.protocol.effects import DropReason, Effect, Send
 from episub_router.protocol.messages import LinkKind, Neighbor, NeighborRole, Root
 from episub_router.protocol.params import (
     BroadcastParams,
@@ -136,6 +136,24 @@ def test_silently_lost_messages_are_pulled() -> None:
     network.run(20)
     assert [network.missed(id) for id in range(20)] == [set()] * 20
     assert network.sent["Graft"] > 0
+
+
+@pytest.mark.slow
+def test_the_undiallable_keep_a_fresh_passive_view() -> None:
+    """E05, E08, E20: half the nodes can only dial: they get their links, and their passive views
+    fill all the same."""
+    network = Network(60, seed=1)
+    network.unreachable = set(range(30, 60))
+    network.join_all()
+    network.run(300)
+    assert network.components() == 1
+    assert network.drops[DropReason.UNREACHABLE] > 0
+    known = [len(network.topics[node].membership.passive) for node in network.live]
+    assert min(known) >= 5
+    assert sum(known) >= 15 * len(known)
+    network.publish(45, "m")
+    network.run(10)
+    assert network.missed("m") == set()
 
 
 @pytest.mark.parametrize("proof", [b"", b"signed"])

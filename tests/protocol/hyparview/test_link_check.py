@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from episub_router.protocol.messages import (
     Neighbor,
     NeighborRole,
     Prune,
+    Root,
+    TreeRoot,
 )
 from tests.protocol.helpers import Member, drops, ihave, sent
 
@@ -159,12 +162,16 @@ def test_strangers_that_send_like_neighbours_are_told_now_and_then() -> None:
     assert not member.machine.broadcast.lazy
 
 
-@pytest.mark.parametrize("message", [IHave((MessageSummary("m", 1),)), Graft(("m",)), Prune()])
-def test_control_messages_of_strangers_change_nothing(message: object) -> None:
-    """E12: they get DISCONNECT for an answer."""
+@pytest.mark.parametrize(
+    "message", [ihave("m"), Graft(("m",)), Prune(), Root((TreeRoot("s", 1, 0.0),))]
+)
+def test_control_messages_of_strangers_change_nothing(message: Any) -> None:
+    """E12, E34, E36: they get DISCONNECT for an answer."""
     member = Member("a")
     member.handle(ev.Publish("m", "payload"))
-    assert sent(member.receive("x", message)) == [("x", Disconnect())]  # type: ignore[arg-type]
+    effects = member.receive("x", message)
+    assert sent(effects) == [("x", Disconnect())]
+    assert drops(effects) == [DropReason.NOT_NEIGHBOR]
     assert set(member.machine.broadcast.eager) == {"a"}
     assert member.machine.broadcast.missing == 0
 

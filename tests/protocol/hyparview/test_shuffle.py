@@ -1,8 +1,11 @@
-"""Exchanging parts of passive views (E19)."""
+"""Exchanging parts of passive views (E19, E20)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+
+import pytest
 
 from episub_router.protocol import events as ev
 from episub_router.protocol.effects import DropReason, Release
@@ -10,6 +13,7 @@ from episub_router.protocol.hyparview.shuffle import (
     MAX_ANSWERED,
     SHUFFLE_ACTIVE,
     SHUFFLE_PASSIVE,
+    SHUFFLE_TIMEOUT,
     SHUFFLE_TTL,
 )
 from episub_router.protocol.messages import (
@@ -75,6 +79,27 @@ def test_shuffles_come_periodically_and_not_all_at_once() -> None:
         member.handle(ev.PeerDown("b"))
         assert sent(member.live(interval), Shuffle)
     assert len(set(times)) > 5
+
+
+def test_a_shuffle_without_a_reply_is_tried_with_lower_ttls() -> None:
+    """E20: down to zero, where the neighbour answers over the connection that stands. So it does
+    at rest, until a link fails."""
+    member = full("a", "b", shuffle_interval=30)
+
+    def tries(seconds: int) -> list[tuple[float, int]]:
+        found = []
+        for _ in range(10 * seconds):
+            shuffles = sent(member.live(0.1, step=0.1), Shuffle)
+            found += [(member.now, shuffle.ttl) for _, shuffle in shuffles]
+        return found
+
+    times, ttls = zip(*tries(400), strict=True)
+    assert ttls == (6, 3, 1, 0, *[0] * (len(ttls) - 4))
+    assert len(ttls) > 5
+    pauses = [later - earlier for earlier, later in pairwise(times[:4])]
+    assert pauses == pytest.approx([SHUFFLE_TIMEOUT] * 3, abs=0.2)
+    member.handle(ev.PeerDown("b"))
+    assert tries(30)[0][1] == 6
 
 
 def test_nobody_to_shuffle_with() -> None:

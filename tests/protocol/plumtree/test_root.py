@@ -106,12 +106,6 @@ def test_nobody_else_is_the_root_of_our_own_tree() -> None:
     assert sent(branch.wait(SETTLE), Graft) == []
 
 
-def test_strangers_bring_no_root() -> None:
-    branch = Branch("a")
-    assert drops(branch.receive("x", root())) == [DropReason.NOT_NEIGHBOR]
-    assert branch.machine.next_deadline() == NEVER
-
-
 # The parent
 
 

@@ -97,18 +97,6 @@ def test_one_that_never_pushes_is_replaced(pusher: str, silent: str) -> None:
     assert (silent, PRUNE_S) in sent_in_all
 
 
-def test_messages_in_quick_succession_prove_nothing() -> None:
-    """The second parent's copies are still under way."""
-    branch = protected(*"abcd")
-    for number in range(2 * FAILED_AFTER):
-        branch.receive("a", gossip(number))
-        branch.wait(0.01)
-    for number in range(2 * FAILED_AFTER):
-        branch.receive("b", gossip(number))
-    assert push(branch, "a", "b", id="after") == []
-    assert parents(branch) == ("a", "b")
-
-
 def pull(branch: Branch, peer: str, id: object) -> list[tuple[Any, Any]]:
     """Neither parent pushes, and `peer` has the message; the GRAFTs and PRUNEs of parents that
     follow."""
@@ -155,21 +143,6 @@ def test_a_neighbour_that_failed_is_not_second_again_by_an_answer() -> None:
     assert parents(branch) == ("a", "c")
     for number in range(2):
         assert ("b", GRAFT_S) not in pull(branch, "b", ("more", number))
-
-
-def test_a_neighbour_that_failed_may_come_back() -> None:
-    """After its time is over, with what it missed before forgotten."""
-    branch = protected("a", "b")
-    for number in range(FAILED_AFTER + 1):
-        push(branch, "a", id=number)
-    assert parents(branch) == ("a", None)
-    for round in range(2, 10):
-        branch.wait(20)
-        bring(branch, "a", "b", round=round)
-        branch.wait(SETTLE)
-    for number in range(3):
-        assert push(branch, "a", "b", id=("after", number)) == []
-        assert parents(branch) == ("a", "b")
 
 
 def test_a_new_second_parent_owes_nothing_from_before() -> None:

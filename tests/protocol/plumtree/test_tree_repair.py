@@ -266,16 +266,6 @@ def test_each_announcer_is_asked_before_a_message_is_lost() -> None:
     assert drops(effects) == [DropReason.MESSAGE_LOST]
 
 
-def test_strangers_announce_and_graft_nothing() -> None:
-    """E34, E36: only neighbours do."""
-    branch = Branch("a")
-    branch.publish("m")
-    assert drops(branch.receive("x", ihave("n"))) == [DropReason.NOT_NEIGHBOR]
-    assert drops(branch.receive("x", Graft(("m",)))) == [DropReason.NOT_NEIGHBOR]
-    assert branch.machine.missing == 0
-    assert branch.eager == {"a"}
-
-
 def test_bad_copies_do_not_suppress_a_message() -> None:
     """E34: a copy in validation puts the GRAFT off, and copies that never prove valid can do so
     only for as long as one validation may take."""
