@@ -29,7 +29,7 @@ class RouterParams:
     """Time for a dial, over all addresses; while the event loop is slow up to six times as long,
     as for streams and pings."""
     release_grace: float = param(
-        15.0, "s", "measured: peers met while joining are asked again; a dial costs 40 ms"
+        15.0, "s", "measured: peers met while joining are asked again; a dial costs 50 ms"
     )
     """Time until a connection that the router made is closed once no topic needs it."""
     idle_timeout: float = param(60.0, "s", "chosen: four link checks")

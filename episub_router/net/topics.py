@@ -42,6 +42,7 @@ from episub_router.protocol.plumtree.lazy_push import ANNOUNCE_WINDOW
 from episub_router.protocol.topic import Topic
 from episub_router.protocol.types import NEVER, GroupOf
 from episub_router.trace.node.overlay import OverlayTrace
+from episub_router.wire.source import id_bytes, source_id
 
 _MESSAGES_PER_FRAME = 32
 
@@ -146,6 +147,7 @@ class TopicDriver(PeerListener):
             clock=time.time() - trio.current_time(),
             may_ban=partial(self._lets_ban, topic),
             secret=self.secret + topic.encode(),
+            source_of=lambda peer: source_id(id_bytes(peer)),
         )
         self.joined[topic] = JoinedTopic(machine)
         for key, standing in self._standings.items():

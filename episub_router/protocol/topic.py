@@ -27,7 +27,16 @@ from episub_router.protocol.pieces.cutting import belongs
 from episub_router.protocol.pieces.state import Belongs
 from episub_router.protocol.plumtree import Plumtree
 from episub_router.protocol.standing import BAN_TIME
-from episub_router.protocol.types import GroupOf, MayBan, PeerId, Time, anyone, ungrouped
+from episub_router.protocol.types import (
+    GroupOf,
+    MayBan,
+    PeerId,
+    SourceOf,
+    Time,
+    anyone,
+    itself,
+    ungrouped,
+)
 
 _BROADCAST_EVENTS = (
     ev.PayloadArrived, ev.PayloadAccepted, ev.PayloadRejected, ev.PayloadDropped, ev.Publish,
@@ -42,9 +51,9 @@ class Topic:
     """The state machine of node `me` in the topic `name`.
 
     `handle` and `handle_timer` return effects in order; `next_deadline` gives the time at which
-    `handle_timer` is next due. `rng` is the only source of randomness, `group_of` and `may_ban` are
-    the only functions of the driver that the core calls, beside `belongs` where payloads have no
-    bytes.
+    `handle_timer` is next due. `rng` is the only source of randomness, `group_of`, `may_ban`
+    and `source_of` are the only functions of the driver that the core calls, beside `belongs` where
+    payloads have no bytes.
     """
 
     __slots__ = ("_carrier", "_may_ban", "broadcast", "me", "membership", "name", "pieces")
@@ -60,13 +69,14 @@ class Topic:
         belongs: Belongs = belongs,
         may_ban: MayBan = anyone,
         secret: bytes = b"",
+        source_of: SourceOf = itself,
     ) -> None:
         self.me = me
         self._may_ban = may_ban
         self.name = name
         self.membership = HyParView(me, name, params.membership, rng, group_of)
         rtt_of = self.membership.rtt_of
-        self.broadcast = Plumtree(params.broadcast, rng, rtt_of, clock, secret)
+        self.broadcast = Plumtree(params.broadcast, rng, rtt_of, clock, secret, source_of)
         self._carrier: Plumtree | LargeBroadcast = self.broadcast
         """What broadcast messages and events go through."""
         self.pieces: Pieces | None = None

@@ -27,11 +27,19 @@ MessageId: TypeAlias = Hashable
 SourceId: TypeAlias = Any
 """The publisher of a message: ids that can be hashed and ordered, of one type within a topic."""
 
+SourceOf: TypeAlias = Callable[[PeerId], SourceId]
+"""The driver's function from a peer to the source that it is."""
+
 Time: TypeAlias = float
 """Seconds on the driver's monotonic clock. The core never reads a clock itself."""
 
 NEVER: Time = float("inf")
 """The deadline of a machine that waits for nothing."""
+
+
+def itself(peer: PeerId) -> SourceId:
+    """The source that `peer` is where sources are peers."""
+    return peer
 
 
 def anyone(peer: PeerId) -> bool:

@@ -16,7 +16,7 @@ from episub_router.protocol.plumtree.missing_messages import MissingMessages
 from episub_router.protocol.plumtree.source_trees import SourceTrees
 from episub_router.protocol.plumtree.state import MAX_DEBTORS, NeighborRecord, PlumtreeState
 from episub_router.protocol.standing import BAD_PIECE, BROKEN_PROMISE
-from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, Time
+from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, SourceOf, Time, itself
 from episub_router.util.bounded import put_last
 
 _NEWEST = 8
@@ -40,8 +40,9 @@ class Plumtree:
         rtt_of: RttOf,
         clock: float = 0.0,
         secret: bytes = b"",
+        source_of: SourceOf = itself,
     ) -> None:
-        self._state = state = PlumtreeState(params, rtt_of)
+        self._state = state = PlumtreeState(params, rtt_of, source_of)
         self._lazy_push = LazyPush(state, rng)
         self._missing = MissingMessages(state)
         self._source_trees = SourceTrees(state, clock, secret)

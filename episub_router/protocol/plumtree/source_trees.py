@@ -127,9 +127,11 @@ class SourceTrees:
             tree.offers.setdefault(peer, offer)
             return None
         if tree is not None and tree.is_fresh(now):
-            # What was heard of the source first may be a liar's: it is believed while it serves.
+            # What was heard of the source first may be a liar's: it is believed while it serves,
+            # and until the source itself says otherwise.
             served = tree.parent is not None and not tree.service(tree.parent).missed
-            believed = served or now < tree.root_at + _RETRY
+            heard = served or now < tree.root_at + _RETRY
+            believed = heard and state.source_of(peer) != source
             if is_later(root, tree) or (believed and not is_later(tree, root)):
                 return None  # It is over, or not the source's.
             if tree.service(peer).missed >= ADOPT_AFTER:
@@ -211,7 +213,7 @@ class SourceTrees:
             self._on_pulled(tree, peer, now)
         elif peer in self._state.links and tree.asked.get(peer) is not Role.PUSH:
             # It pushes to us as its child, and is faster than the parent that we know.
-            if parent is None or tree.is_feasible(peer):
+            if tree.parent is None or tree.is_feasible(peer):
                 tree.asked[peer] = Role.PUSH
                 self._set_parent(tree, peer, now)
             else:

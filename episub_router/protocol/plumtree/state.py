@@ -12,7 +12,7 @@ from episub_router.protocol.params import BroadcastParams
 from episub_router.protocol.plumtree.message_cache import MessageCache
 from episub_router.protocol.plumtree.tree import Trees
 from episub_router.protocol.standing import KEPT_PROMISE, Standings
-from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, SourceId, Time
+from episub_router.protocol.types import NEVER, MessageId, PeerId, RttOf, SourceId, SourceOf, Time
 from episub_router.util.timers import TimerMap
 
 T = TypeVar("T")
@@ -95,13 +95,14 @@ class PlumtreeState(Outbox):
 
     __slots__ = (
         "debtors", "eager", "first_link_at", "links", "messages", "params", "rtt_of",
-        "standings", "timers", "trees",
+        "source_of", "standings", "timers", "trees",
     )  # fmt: skip
 
-    def __init__(self, params: BroadcastParams, rtt_of: RttOf) -> None:
+    def __init__(self, params: BroadcastParams, rtt_of: RttOf, source_of: SourceOf) -> None:
         super().__init__()
         self.params = params
         self.rtt_of = rtt_of
+        self.source_of = source_of
         self.links: dict[PeerId, NeighborRecord] = {}  # The oldest first
         self.debtors: dict[PeerId, NeighborRecord] = {}  # Former neighbours that owed something
         self.eager: dict[PeerId, None] = {}  # Neighbours to push to in the shared tree

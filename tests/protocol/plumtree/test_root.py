@@ -275,6 +275,17 @@ def test_another_chain_is_believed_once_the_parent_has_missed_a_message() -> Non
     assert sent(branch.wait(WINDOW), Graft) == [("b", GRAFT_S)]
 
 
+def test_the_source_itself_is_believed_whatever_was_heard_first() -> None:
+    """A network that a liar's ROOT reached first kept to it for minutes: no neighbour of the source
+    knew better."""
+    branch = Branch("liar", "s", "c")
+    made_up = Root((TreeRoot("s", 2, 0.0, own_proof(b"liar", "s", 2)),))
+    branch.receive("liar", made_up)
+    assert {peer for peer, _ in sent(branch.receive("s", root()), Root)} == {"liar", "c"}
+    assert branch.receive("liar", made_up) == []
+    assert sent(branch.wait(WINDOW), Graft) == [("s", GRAFT_S)]
+
+
 def test_a_node_without_a_parent_believes_any_chain() -> None:
     branch = built("a", "b")
     lose(branch, "a")
@@ -648,6 +659,17 @@ def failed(tree: Tree, peer: str, at: float) -> float:
         if tree.note_missed(peer, at + second):
             return at + second
     raise AssertionError
+
+
+def test_who_pushes_as_the_parent_fails_is_the_parent() -> None:
+    """It isn't feasible, and was pruned as if there were another."""
+    branch = built("a")
+    branch.handle(NeighborUp("far", LinkKind.RANDOM))
+    for m in range(FAILED_AFTER - 1):
+        assert ("far", PRUNE_S) in sent(branch.receive("far", gossip(m)))
+        branch.wait(1)
+    assert sent(branch.receive("far", gossip("last"))) == []
+    assert branch.machine.parents(branch.now) == ["far"]
 
 
 def test_a_neighbour_that_failed_may_be_a_parent_again_after_a_while() -> None:

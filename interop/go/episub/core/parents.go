@@ -43,7 +43,7 @@ func (t *Topic) onTreeMessage(tr *tree, m *message) {
 	case pulled:
 		t.onPulled(tr, from)
 	case is && told == pushes: // a former parent
-	case parent == "" || tr.feasible(from):
+	case tr.parent == "" || tr.feasible(from):
 		// It pushes to us as its child, and is faster than the parent that we know.
 		tr.asked[from] = pushes
 		t.setParent(tr, from)

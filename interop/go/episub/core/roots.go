@@ -127,9 +127,11 @@ func (t *Topic) onTreeRoot(l *link, entry *pb.TreeRoot) bool {
 		return false
 	}
 	if tr != nil && t.fresh(tr) {
-		// What was heard of the source first may be a liar's: it is believed while it serves.
+		// What was heard of the source first may be a liar's: it is believed while it serves, and
+		// until the source itself says otherwise.
 		served := tr.parent != "" && tr.serviceOf(tr.parent).missed == 0
-		believed := served || now.Sub(tr.rootAt) < retryRoot
+		heard := served || now.Sub(tr.rootAt) < retryRoot
+		believed := heard && sourceOf([]byte(l.id)) != string(entry.Source)
 		over := proofs.Later(round, entry.Proof, tr.round, tr.proof)
 		if over || (believed && !proofs.Later(tr.round, tr.proof, round, entry.Proof)) {
 			return false // it is over, or not the source's

@@ -232,6 +232,20 @@ func TestAnotherChainIsBelievedOnceTheParentHasMissedAMessage(t *testing.T) {
 	}
 }
 
+func TestTheSourceItselfIsBelievedWhateverWasHeardFirst(t *testing.T) {
+	a := rooted(t, 2)
+	liar, source := a.topic.links[0], a.topic.links[1]
+	line := func(proof string) *pb.TreeRoot {
+		return &pb.TreeRoot{Source: []byte(sourceOf([]byte(source.id))), Round: proto.Uint32(1), Proof: []byte(proof)}
+	}
+	if !a.topic.onTreeRoot(liar, line("made up.")) || !a.topic.onTreeRoot(source, line("its own.")) {
+		t.Error("what comes first counts, and what the source says")
+	}
+	if a.topic.onTreeRoot(liar, line("made up.")) {
+		t.Error("the liar is believed again")
+	}
+}
+
 func TestNoNeighbourFillsTheTrees(t *testing.T) {
 	a := rooted(t, 2)
 	for i := range 2 * keptTrees {
