@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tests.docs import marked
 from tests.docs.snippets import ROOT
 
 PATH = ROOT / "docs" / "conformance.toml"
@@ -35,13 +36,12 @@ def clauses() -> dict[str, Clause]:
 def table(part: str) -> str:
     """The rows of one of `CLAUSES`."""
     found = clauses()
-    lines = ["| id | clause | how we read it | modules | tests |", "|---" * 5 + "|"]
+    rows = []
     for name in CLAUSES[part]:
         each = found[name]
         tests = [test.partition("::")[0] for test in each.tests]
-        cells = [name, each.clause, each.read, _named(each.modules), _named(tests)]
-        lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
-    return "\n".join(lines)
+        rows.append((name, each.clause, each.read, _named(each.modules), _named(tests)))
+    return marked.table(("id", "clause", "how we read it", "modules", "tests"), rows)
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from episub_router.net.counters import Ordinary, Reason
 from episub_router.protocol.effects import DropReason
 from episub_router.wire import WireFault
 from episub_router.wire.peer_records import RecordFault
+from tests.docs import marked
 
 COUNTERS: dict[str, tuple[type[Enum], ...]] = {
     "events": (Ordinary, Reason, DropReason),
@@ -29,5 +30,5 @@ def meanings(names: type[Enum]) -> dict[str, str]:
 
 def table(kind: str) -> str:
     found = {name: text for names in COUNTERS[kind] for name, text in meanings(names).items()}
-    rows = [f"| `{name}` | {text} |" for name, text in found.items()]
-    return "\n".join(["| counter | what is counted |", "|---|---|", *rows])
+    rows = [(f"`{name}`", text) for name, text in found.items()]
+    return marked.table(("counter", "what is counted"), rows)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from episub_router.net.events import TopicEvent
+from tests.docs import marked
 from tests.docs.snippets import ROOT
 
 PACKAGE = ROOT / "episub_router"
@@ -21,8 +22,8 @@ def layers(_: str) -> str:
         for number, name in enumerate(layer.split(" | ")):
             folder = PACKAGE / name
             said = summary(folder / "__init__.py" if folder.is_dir() else PACKAGE / f"{name}.py")
-            rows.append(f"| {'' if number else '▾'} | `{name}` | {said} |")
-    return "\n".join(["| | package | what it is |", "|---|---|---|", *rows])
+            rows.append(("" if number else "▾", f"`{name}`", said))
+    return marked.table(("", "package", "what it is"), rows)
 
 
 def modules(package: str) -> str:
@@ -30,11 +31,11 @@ def modules(package: str) -> str:
     folder = PACKAGE / package
     paths = sorted(folder.rglob("*.py"), key=lambda path: (path.parent, path))
     rows = [
-        f"| `{path.relative_to(folder).as_posix()}` | {summary(path)} |"
+        (f"`{path.relative_to(folder).as_posix()}`", summary(path))
         for path in paths
         if path.name != "__init__.py"
     ]
-    return "\n".join(["| module | what it is |", "|---|---|", *rows])
+    return marked.table(("module", "what it is"), rows)
 
 
 def summary(path: Path) -> str:
@@ -44,8 +45,8 @@ def summary(path: Path) -> str:
 
 
 def events(_: str) -> str:
-    rows = [f"| `{each.__name__}` | {line(each.__doc__)} |" for each in get_args(TopicEvent)]
-    return "\n".join(["| event | meaning |", "|---|---|", *rows])
+    rows = [(f"`{each.__name__}`", line(each.__doc__)) for each in get_args(TopicEvent)]
+    return marked.table(("event", "meaning"), rows)
 
 
 def line(text: str | None) -> str:

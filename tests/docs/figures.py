@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.docs import conformance, counters, docstrings, parameters, scenarios, trace_schema
+from tests.docs import conformance, counters, docstrings, parameters, scenarios, suite, trace_schema
 from tests.docs.marked import fill
 from tests.docs.snippets import ROOT, documents
 from tests.results import overview
@@ -29,6 +29,7 @@ def rendered(text: str) -> str:
         "attacks": scenarios.attacks,
         "faults": scenarios.faults,
         "trace": trace_schema.table,
+        "suite": suite.table,
         "layers": docstrings.layers,
         "modules": docstrings.modules,
         "events": docstrings.events,

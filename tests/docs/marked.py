@@ -13,7 +13,7 @@ comment that begins a line would end the paragraph.)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Maker = Callable[[str], str]
 """What stands in a place, by its name; KeyError where there is none of this name."""
@@ -38,6 +38,13 @@ def fill(text: str, blocks: Mapping[str, Maker], figure: Maker | None = None) ->
     if figure is not None:
         text = _FIGURE.sub(lambda found: figure(found[2]) + found[1], text)
     return text
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (titles, *rows)]
+    lines.insert(1, "|---" * len(titles) + "|")
+    return "\n".join(lines).replace("|  |", "| |")
 
 
 def written(text: str) -> str:

@@ -16,6 +16,7 @@ from episub_router.protocol.params import BroadcastParams, MembershipParams
 from episub_router.sds import SdsParams
 from episub_router.trace.params import TracerParams
 from episub_router.wire import WireLimits
+from tests.docs import marked
 
 PARAMS: list[type[Any]] = [
     MembershipParams,
@@ -37,15 +38,12 @@ def table(name: str) -> str:
     summary = (params.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
     does = sentences(params)
     rows = [
-        f"| `{spec.name}` | "
-        + (f"{does[spec.name]} | " if does else "")
-        + f"{_value(spec.default)} | {spec.metadata['unit']} | {spec.metadata['source']} |"
+        (f"`{spec.name}`", *([does[spec.name]] if does else []), _value(spec.default),
+         spec.metadata["unit"], spec.metadata["source"])
         for spec in fields(params)
-    ]
-    titles = ["parameter", *(["what it does"] if does else []), "default", "unit"]
-    titles.append("source of the default")
-    head = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    return "\n".join([summary, "", *head, *rows])
+    ]  # fmt: skip
+    titles = ("parameter", *(["what it does"] if does else []), "default", "unit")
+    return f"{summary}\n\n{marked.table((*titles, 'source of the default'), rows)}"
 
 
 def sentences(params: type[Any]) -> dict[str, str]:

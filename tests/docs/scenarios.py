@@ -12,6 +12,7 @@ from episub_router.sim.scenario import loading
 from episub_router.sim.scenario.traffic import TrafficConfig
 from interop.shadow.scenario import Nodes
 from interop.testbed.faults import DEFAULT_AMOUNT, FaultKind
+from tests.docs import marked
 from tests.docs.counters import meanings
 from tests.docs.docstrings import line
 from tests.docs.parameters import sentences
@@ -36,8 +37,8 @@ SCENARIOS: dict[str, Callable[[], dict[str, str]]] = {"all": _simulated, "shadow
 
 def scenarios(of: str) -> str:
     """The scenarios that ship, by name."""
-    rows = [f"| `{name}` | {about} |" for name, about in SCENARIOS[of]().items()]
-    return "\n".join(["| scenario | what it shows |", "|---|---|", *rows])
+    rows = [(f"`{name}`", about) for name, about in SCENARIOS[of]().items()]
+    return marked.table(("scenario", "what it shows"), rows)
 
 
 def settings(name: str) -> str:
@@ -45,26 +46,22 @@ def settings(name: str) -> str:
     assert is_dataclass(SETTINGS[name])
     defaults = {field.name: field.default for field in fields(SETTINGS[name])}
     does = sentences(SETTINGS[name])
-    rows = [
-        f"| `{key}` | {_shown(defaults[key])} | {does[key]} |" for key in defaults if key in does
-    ]
-    return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
+    rows = [(f"`{key}`", _shown(defaults[key]), does[key]) for key in defaults if key in does]
+    return marked.table(("key", "default", "meaning"), rows)
 
 
 def attacks(_: str) -> str:
     """What each kind of adversary does."""
-    rows = [f"| `{each.kind}` | {line(each.__doc__)} |" for each in get_args(AnyAttack)]
-    return "\n".join(["| kind | what it does |", "|---|---|", *rows])
+    rows = [(f"`{each.kind}`", line(each.__doc__)) for each in get_args(AnyAttack)]
+    return marked.table(("kind", "what it does"), rows)
 
 
 def faults(_: str) -> str:
     """What the testbed does to hosts."""
     amounts = {kind.value: f"{amount:g}" for kind, amount in DEFAULT_AMOUNT.items()}
-    rows = [
-        f"| `{kind}` | {text} | {amounts.get(kind, '')} |"
-        for kind, text in meanings(FaultKind).items()
-    ]
-    return "\n".join(["| kind | what is done | default `amount` |", "|---|---|---|", *rows])
+    done = meanings(FaultKind).items()
+    rows = [(f"`{kind}`", text, amounts.get(kind, "")) for kind, text in done]
+    return marked.table(("kind", "what is done", "default `amount`"), rows)
 
 
 def _shown(default: object) -> str:

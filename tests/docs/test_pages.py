@@ -65,7 +65,7 @@ def test_a_page_has_three_hundred_lines_at_most(page: Path) -> None:
 
 
 GENERATED = {"api.md", "interop-suite.md"}
-"""Pages that programs make of docstrings and of tests/upstream/suite.toml."""
+"""Made of docstrings, and of tests/upstream/suite.toml."""
 MOST = 150_000
 """Characters that somebody wrote for readers, in all pages that are read."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tests.docs import marked
 from tests.docs.snippets import ROOT
 
 TABLES = {
@@ -33,10 +34,10 @@ def table(name: str) -> str:
     names = dict(re.findall(r"optional (\w+) (\w+) = \d+;", schema))
     found = {kind: (_said(comment), body) for comment, kind, body in _MESSAGE.findall(schema)}
     rows = [
-        f"| `{names[kind]}` | {found[kind][0]} | {'; '.join(_fields(found[kind][1]))} |"
+        (f"`{names[kind]}`", found[kind][0], "; ".join(_fields(found[kind][1])))
         for kind in TABLES[name]
     ]
-    return "\n".join(["| field | when | what is in it |", "|---|---|---|", *rows])
+    return marked.table(("field", "when", "what is in it"), rows)
 
 
 def _fields(body: str) -> Iterator[str]:

@@ -18,6 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.docs import marked
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "episub_router"
 PAGE = ROOT / "docs" / "design.md"
@@ -86,12 +88,9 @@ def measure(part: str) -> Size:
 
 def table() -> str:
     """All parts as a table in Markdown."""
-    lines = ["| part | " + " | ".join(Size._fields) + " |", "|---" * (len(Size._fields) + 1) + "|"]
-    for part in PARTS:
-        if (PACKAGE / part).is_dir():
-            figures = " | ".join(f"{figure:,}" for figure in measure(part))
-            lines.append(f"| {f'`{part}/`' if part else 'all'} | {figures} |")
-    return "\n".join(lines)
+    there = (part for part in PARTS if (PACKAGE / part).is_dir())
+    rows = [(f"`{p}/`" if p else "all", *(f"{n:,}" for n in measure(p))) for p in there]
+    return marked.table(("part", *Size._fields), rows)
 
 
 def written() -> dict[str, Size]:

@@ -14,6 +14,7 @@ from itertools import groupby
 from statistics import mean
 from typing import Any
 
+from tests.docs import marked
 from tests.results.files import Result, Row, read
 
 Figures = dict[str, str]
@@ -43,9 +44,7 @@ class Table:
         ]
         if not rows:
             return provenance(self.results)
-        drawn = [f"| {' | '.join(row)} |" for row in [[self.first, *self.columns], *rows]]
-        drawn.insert(1, "|---" * (1 + len(self.columns)) + "|")
-        return "\n".join([provenance(self.results), "", *drawn])
+        return f"{provenance(self.results)}\n\n{marked.table((self.first, *self.columns), rows)}"
 
 
 class _Figures(dict[str, str]):
