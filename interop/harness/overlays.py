@@ -14,14 +14,21 @@ LEAST_LINKS = 4
 """C_rand of the default parameters."""
 
 
-async def overlay(lab: Lab, kinds: Sequence[str], topic: str) -> list[Peer]:
-    """Nodes that joined through the first of them; all have links, and all links have two ends."""
+async def overlay(lab: Lab, kinds: Sequence[str], topic: str) -> tuple[list[Peer], Traffic]:
+    """Nodes that joined through the first of them, and what they published until their trees stand;
+    all have links, and all links have two ends."""
     nodes = await lab.start_all(kinds, topic)
     async with trio.open_nursery() as nursery:
         for node in nodes[1:]:
             nursery.start_soon(node.dial, nodes[0])
     await symmetric(nodes, topic, least=min(LEAST_LINKS, len(nodes) - 1))
-    return nodes
+    traffic = Traffic(topic)
+    for pause in (1.0, 1.0, 0.5):
+        async with trio.open_nursery() as nursery:
+            for author in nodes:
+                nursery.start_soon(traffic.publish, author, nodes, [100])
+        await trio.sleep(pause)
+    return nodes, traffic
 
 
 async def symmetric(nodes: Sequence[Peer], topic: str, least: int = 1) -> None:
@@ -47,15 +54,6 @@ def one_sided(nodes: Sequence[Peer], topic: str, least: int) -> list[str]:
             if id not in views.get(other, ()):
                 wrong.append(f"{names[id]} has {names.get(other, other)}, not the other way")
     return wrong
-
-
-async def warm_up(nodes: Sequence[Peer], traffic: Traffic) -> None:
-    """Every node publishes until its tree stands."""
-    for pause in (1.0, 1.0, 0.5):
-        async with trio.open_nursery() as nursery:
-            for author in nodes:
-                nursery.start_soon(traffic.publish, author, nodes, [100])
-        await trio.sleep(pause)
 
 
 def _copies(nodes: Iterable[Peer]) -> int:

@@ -15,10 +15,8 @@ from interop.harness.overlays import (
     faults,
     overlay,
     symmetric,
-    warm_up,
 )
 from interop.harness.peer import PATIENCE
-from interop.harness.traffic import Traffic
 
 TOPIC = "mixed"
 GO, PYTHON = ["episub-go"] * 10, ["episub"] * 10
@@ -35,9 +33,7 @@ ALL = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kinds", [GO, TOGETHER], ids=["go", "go-and-python"])
 async def test_nothing_is_lost_when_some_are_killed(lab: Lab, kinds: list[str]) -> None:
-    nodes = await overlay(lab, kinds, TOPIC)
-    traffic = Traffic(TOPIC)
-    await warm_up(nodes, traffic)
+    nodes, traffic = await overlay(lab, kinds, TOPIC)
     await everyone_publishes(nodes, traffic, 5)
     dead, alive = nodes[2:5], nodes[:2] + nodes[5:]
     for node in dead:
@@ -51,9 +47,7 @@ async def test_nothing_is_lost_when_some_are_killed(lab: Lab, kinds: list[str]) 
 @pytest.mark.peers("episub-go")
 @pytest.mark.slow
 async def test_a_frozen_neighbour_is_left(lab: Lab) -> None:
-    nodes = await overlay(lab, TOGETHER[:10], TOPIC)
-    traffic = Traffic(TOPIC)
-    await warm_up(nodes, traffic)
+    nodes, traffic = await overlay(lab, TOGETHER[:10], TOPIC)
     frozen, alive = nodes[2:4], nodes[:2] + nodes[4:]  # One of each.
     for node in frozen:
         node.process.send_signal(signal.SIGSTOP)
@@ -72,9 +66,7 @@ async def test_a_frozen_neighbour_is_left(lab: Lab) -> None:
 @pytest.mark.slow
 async def test_links_that_lose_everything_are_replaced(lab: Lab) -> None:
     """Between neighbours, and nothing reports it."""
-    nodes = await overlay(lab, TOGETHER[:10], TOPIC)
-    traffic = Traffic(TOPIC)
-    await warm_up(nodes, traffic)
+    nodes, traffic = await overlay(lab, TOGETHER[:10], TOPIC)
     by_id = {node.id: node for node in nodes}
     lost = [(node, by_id[node.mesh(TOPIC)[0]]) for node in nodes[:6:2]]
     for node, other in lost:
@@ -97,9 +89,7 @@ async def test_links_that_lose_everything_are_replaced(lab: Lab) -> None:
 @pytest.mark.parametrize("kinds", [GO, TOGETHER], ids=["go", "go-and-python"])
 async def test_the_halves_of_a_partition_merge(lab: Lab, kinds: list[str]) -> None:
     """Between Go and Python, if there are both: only the Go nodes lose links on command."""
-    nodes = await overlay(lab, kinds, TOPIC)
-    traffic = Traffic(TOPIC)
-    await warm_up(nodes, traffic)
+    nodes, traffic = await overlay(lab, kinds, TOPIC)
     one = [node for node in nodes if node.name.startswith("episub-go")][: len(nodes) // 2]
     two = [node for node in nodes if node not in one]
     await faults("block", one, two)
@@ -125,9 +115,7 @@ async def test_the_halves_of_a_partition_merge(lab: Lab, kinds: list[str]) -> No
 async def test_a_delivery_costs_the_same(lab: Lab) -> None:
     found = []
     for topic, kinds in (("go", GO), ("go-and-python", TOGETHER), ("python", PYTHON)):
-        nodes = await overlay(lab, kinds, topic)
-        traffic = Traffic(topic)
-        await warm_up(nodes, traffic)
+        nodes, traffic = await overlay(lab, kinds, topic)
         found.append(await cost(nodes, traffic, 5))
         traffic.check()
         for node in nodes:
@@ -138,9 +126,7 @@ async def test_a_delivery_costs_the_same(lab: Lab) -> None:
 
 @pytest.mark.peers("episub-go", "leaf")
 async def test_every_message_is_spoken(lab: Lab) -> None:
-    nodes = await overlay(lab, [*TOGETHER[:10], "leaf"], TOPIC)
-    traffic = Traffic(TOPIC)
-    await warm_up(nodes, traffic)
+    nodes, traffic = await overlay(lab, [*TOGETHER[:10], "leaf"], TOPIC)
     await nodes[1].unsubscribe(TOPIC)
     traffic.expected.pop(nodes[1])
     others = [nodes[0], *nodes[2:]]

@@ -5,17 +5,14 @@ from __future__ import annotations
 import pytest
 
 from interop.harness.lab import Lab
-from interop.harness.overlays import LEAST_LINKS, cost, overlay, symmetric, warm_up
-from interop.harness.traffic import Traffic
+from interop.harness.overlays import LEAST_LINKS, cost, overlay, symmetric
 
 TOPIC = "overlay"
 
 
 @pytest.mark.peers("episub-go")
 async def test_ten_go_nodes_deliver_everything(lab: Lab) -> None:
-    nodes = await overlay(lab, ["episub-go"] * 10, TOPIC)
-    traffic = Traffic(TOPIC)
-    await warm_up(nodes, traffic)
+    nodes, traffic = await overlay(lab, ["episub-go"] * 10, TOPIC)
     assert await cost(nodes, traffic, 2) < 2  # A flood over seven links has 7.
     dead, alive = nodes[4:6], nodes[:4] + nodes[6:]
     for node in dead:

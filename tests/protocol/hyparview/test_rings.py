@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from episub_router.protocol import events as ev
-from episub_router.protocol.effects import DropReason, Effect
+from episub_router.protocol.effects import Effect
 from episub_router.protocol.hyparview import HyParView, Places, place
 from episub_router.protocol.hyparview.join import NODES_TIMEOUT
 from episub_router.protocol.hyparview.link_check import LIST_TIMEOUT
@@ -25,7 +25,7 @@ from episub_router.protocol.messages import (
     Nodes,
 )
 from episub_router.protocol.params import EpisubParams, MembershipParams
-from tests.protocol.helpers import ME, Member, accept, dials, drops, request, requests, sent
+from tests.protocol.helpers import ME, Member, accept, dials, request, requests, sent
 from tests.protocol.network import Network
 
 PEERS = [f"p{n}" for n in range(40)]
@@ -215,13 +215,6 @@ def test_a_candidate_that_is_not_there_or_silent_gives_way_to_the_next() -> None
     after_both = set(PLACES.next_to(ME, [after_gone, *others, *left])) - {after_gone, *others}
     effects = member.wait(NEIGHBOR_TIMEOUT + 1)
     assert after_both <= {*dials(effects), *requests(effects), *member.active}
-
-
-def test_nodes_that_nobody_asked_for_lead_to_nothing() -> None:
-    member = full()
-    effects = member.receive("stranger", Nodes(tuple(NEXT), 6))
-    assert drops(effects) == [DropReason.UNSOLICITED]
-    assert not dials(effects)
 
 
 def test_a_lost_link_is_replaced_by_the_next_one_known() -> None:

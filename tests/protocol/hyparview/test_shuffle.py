@@ -205,17 +205,6 @@ def test_replies_bring_no_more_than_was_offered_and_only_one_counts() -> None:
     assert "y" not in member.passive
 
 
-def test_views_stay_apart_whatever_is_exchanged() -> None:
-    """E19: neither we nor our neighbours become passive peers."""
-    member = full("a", "b")
-    first_shuffle(member)
-    member.receive("end", ShuffleReply((ME, "a", "b", "x")))
-    member.handle(ev.Connected("origin"))
-    member.receive("a", Shuffle("origin", 0, peers=(ME, "b")))
-    assert not member.passive & {ME, "a", "b"}
-    assert {"x", "origin"} < member.passive
-
-
 def test_shuffles_that_cannot_be() -> None:
     """E19: our own that comes back, too long a walk or a list."""
     member = full("a", "b")

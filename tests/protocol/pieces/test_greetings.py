@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from episub_router.protocol.effects import DropReason, Effect
 from episub_router.protocol.messages import MAX_HOPS, Graft
 from episub_router.protocol.params import BroadcastParams
@@ -36,17 +38,14 @@ def test_a_neighbour_that_does_not_answer_is_greeted_again_five_times_in_all() -
     assert list(made.takers) == ["b"]
 
 
-def test_one_that_answers_is_not_greeted_again() -> None:
+@pytest.mark.parametrize("answers", [True, False])
+def test_one_that_answers_or_has_left_is_not_greeted_again(answers: bool) -> None:
     made = node()
     made.on_neighbor_up("b", 0.0)
-    made.receive("b", PieceOffer(), 1.0)
-    assert greetings_until(made, 1_000.0) == []
-
-
-def test_one_that_left_is_not_greeted_again() -> None:
-    made = node()
-    made.on_neighbor_up("b", 0.0)
-    made.on_neighbor_down("b", 1.0)
+    if answers:
+        made.receive("b", PieceOffer(), 1.0)
+    else:
+        made.on_neighbor_down("b", 1.0)
     assert greetings_until(made, 1_000.0) == []
 
 

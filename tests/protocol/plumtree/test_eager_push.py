@@ -137,7 +137,7 @@ def test_by_default_a_claim_of_few_hops_moves_no_link() -> None:
 
 def test_who_is_no_neighbour_any_more_is_not_taken_in() -> None:
     """E38: an announcer may have gone before the message came."""
-    branch = Branch("far", lazy=["near"])
+    branch = Branch("far", lazy=["near"], params=BroadcastParams(optimization_threshold=1))
     branch.receive("near", ihave("m"))
     branch.handle(NeighborDown("near", DownReason.FAILED))
     branch.receive("far", Gossip("m", 20, "payload"))
