@@ -30,7 +30,6 @@ from multiaddr import Multiaddr
 from episub_router.fallback import Bridge, FallbackParams
 from episub_router.fallback.extension import EpisubExtension, announces_episub
 from episub_router.gossipsub_arguments import GossipSubOptions, router_options
-from episub_router.net.connections.direct import stay_connected
 from episub_router.net.connections.idle import ConnectionNotifee
 from episub_router.net.connections.moved import close_from_lost_addresses
 from episub_router.net.counters import Counters, Ordinary
@@ -321,9 +320,7 @@ class EpisubRouter(IPubsubRouter, Service):
             self._sides.append(node)
         if self._fallback is not None:
             direct = self._direct.values()
-            self._bridge = Bridge(
-                pubsub, self._fallback, self._router_params, self.extensions_state, node, direct
-            )
+            self._bridge = Bridge(pubsub, self._fallback, self.extensions_state, node, direct)
             self._sides.append(self._bridge)
         silence = self._router_params.silence_timeout
         notifee = ConnectionNotifee(node.peers, self._counters, silence)
@@ -339,10 +336,11 @@ class EpisubRouter(IPubsubRouter, Service):
         """The service: timers, heartbeats, dials, pings and retries."""
         node = self._attached()
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.tasks.run)
             nursery.start_soon(node.outbound.run)
             interval = (self._fallback or _DEFAULT_FALLBACK).direct_connect_interval
             nursery.start_soon(close_from_lost_addresses, node.host)
-            nursery.start_soon(stay_connected, node.host, self._direct.values(), interval)
+            nursery.start_soon(node.stay_connected, self._direct.values(), interval)
             for side in self._sides:
                 nursery.start_soon(side.run)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import trio
@@ -13,14 +13,15 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.fallback.contained import ContainedGossipSub
-from episub_router.fallback.exchange import PeerExchange
 from episub_router.fallback.params import FallbackParams
 from episub_router.fallback.view import GossipView
 from episub_router.net.counters import Reason
 from episub_router.net.node import NodeParts
-from episub_router.net.params import RouterParams
 from episub_router.net.peers import PeerListener, RemotePeer
 from episub_router.publishing import largest_message
+
+_INFORMANT = b"peer exchange"
+"""All that are named so have one share of the address book, and one budget of dials."""
 
 
 class Bridge(PeerListener):
@@ -34,7 +35,6 @@ class Bridge(PeerListener):
         self,
         pubsub: Pubsub,
         params: FallbackParams,
-        router_params: RouterParams,
         extensions: ExtensionsState,
         node: NodeParts,
         direct_peers: Iterable[PeerInfo] = (),
@@ -43,13 +43,12 @@ class Bridge(PeerListener):
         self._pubsub = pubsub
         self._params = params
         self._counters = node.counters
-        self._exchange = PeerExchange(pubsub.host, node.book, router_params)
         self._gossip = ContainedGossipSub(
             params,
             extensions,
             pubsub.get_message_id,
             note_link=node.topics.links_changed.unpark_all,
-            connect_to=self._exchange.connect_to,
+            connect_to=self._connect_to,
             is_bridged=node.payloads.subscribers,
             direct_peers=direct_peers,
         )
@@ -57,6 +56,7 @@ class Bridge(PeerListener):
         view: Any = GossipView(pubsub, self.serves, node.peers, node.outbound)
         self._gossip.attach(view)
         self._peers = node.peers
+        self._node = node
         node.peers.listen(self)
         node.room.receivers.append(self._receivers)
 
@@ -84,17 +84,21 @@ class Bridge(PeerListener):
         return [self._peers[peer.to_bytes()] for peer in chosen]
 
     async def run(self) -> None:
-        """Heartbeats, and dials to peers that a PRUNE named, until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._exchange.run)
-            nursery.start_soon(self._heartbeats)
-
-    async def _heartbeats(self) -> None:
+        """Heartbeats, until cancelled."""
         while True:
             await self._gossip.wait_for_work()
             with self._counters.guarded("a GossipSub heartbeat"):
                 await self._gossip.beat()
             await trio.sleep(self._params.heartbeat_interval)
+
+    def _connect_to(self, named: Sequence[rpc_pb2.PeerInfo]) -> None:
+        """Connect to peers that a PRUNE named, if they signed the addresses themselves (gossipsub
+        v1.1, peer exchange)."""
+        node = self._node
+        for info in named:
+            if node.book.learn(info.peerID, info.signedPeerRecord, _INFORMANT):
+                peer = node.peers[info.peerID]
+                node.tasks.start(node.dialer.connect, peer, for_others=True)
 
     def gossipsub_peer_added(self, peer: RemotePeer) -> None:
         """`peer` has a stream over one of `params.protocols`, and speaks no Episub."""

@@ -6,7 +6,7 @@ docs/design.md has the way of a message through them, in and out.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from random import Random
@@ -16,6 +16,7 @@ import trio
 from libp2p.network.swarm import Swarm
 from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
+from libp2p.peer.peerstore import PERMANENT_ADDR_TTL
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
@@ -42,7 +43,11 @@ from episub_router.protocol.hyparview import CONTACTS_ASKED
 from episub_router.protocol.params import EpisubParams
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.overlay import OverlayTrace
+from episub_router.util.tasks import Tasks
 from episub_router.wire.leave_proof import sign_leave
+
+_DIRECT_FIRST_AFTER = 0.1
+"""Seconds; py-libp2p: direct_connect_initial_delay."""
 
 
 class NodeParts:
@@ -79,7 +84,8 @@ class NodeParts:
         self.framer = Framer(host, self.book, counters)
         silence = SilenceWatch(host, peers)
         self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
-        self._pinger = Pinger(host, counters)
+        self.tasks = tasks = Tasks()
+        pinger = Pinger(host, counters, tasks)
         most = router_params.max_message_size
         self.large = large = LargeMessages(pubsub, counters, self.events, joined, threshold, most)
         self.topics = TopicDriver(
@@ -90,7 +96,7 @@ class NodeParts:
             counters=counters,
             peers=peers,
             outbound=self.outbound,
-            pinger=self._pinger,
+            pinger=pinger,
             assembled=large.take,
             network=host.get_network(),
             events=self.events,
@@ -105,15 +111,15 @@ class NodeParts:
         )
         self.room = PublishRoom(router_params, large.may_cut, self.topics.query)
         self.room.receivers.append(self.payloads.receivers)
-        self._dialer = Dialer(pubsub, peers, router_params, counters, self.book)
-        self._idle = IdleConnections(host, peers, counters)
+        self.dialer = Dialer(pubsub, peers, router_params, counters, self.book, tasks)
+        self._idle = IdleConnections(host, peers, counters, tasks)
         sources = [*([self._bootstrap] if bootstrap else []), *discovery]
         seed = Random(rng.getrandbits(64))
         self.rendezvous = Rendezvous(
-            me, sources, counters, seed, self.book, self.events, self.topics.contacts_found
+            me, sources, counters, seed, self.book, self.events, self.topics.contacts_found, tasks
         )
         # They are notified in this order: the topics' machines before what waits is sent.
-        for part in (self.topics, self._bootstrap, self.outbound, self._dialer, large):
+        for part in (self.topics, self._bootstrap, self.outbound, self.dialer, large):
             peers.listen(part)
 
     def trace_to(self, trace: NodeTrace) -> None:
@@ -123,15 +129,28 @@ class NodeParts:
         self.counters.listen(overlay.counted)
 
     async def run(self) -> None:
-        """Run timers, dials, pings and look-ups until cancelled; `outbound` runs by itself."""
+        """Run timers, and stay in the topics, until cancelled; `outbound` and `tasks` run by
+        themselves."""
         await self.stop_auto_connector()
-        parts = self.topics, self._dialer, self._idle, self._pinger, self.rendezvous
         try:
             async with trio.open_nursery() as nursery:
-                for part in parts:
-                    nursery.start_soon(part.run)
+                nursery.start_soon(self.topics.run)
+                nursery.start_soon(self._idle.run)
         finally:
             self.topics.stop()
+
+    async def stay_connected(self, peers: Collection[PeerInfo], interval: float) -> None:
+        """Keep connections to direct peers, whichever protocol they speak, until cancelled: look
+        every `interval` seconds for those that are gone (gossipsub v1.1)."""
+        for info in peers:
+            self.host.get_network().protect(info.peer_id, "direct-peer")
+        await trio.sleep(_DIRECT_FIRST_AFTER)
+        while peers:
+            for info in peers:
+                # Whatever connects to a peer limits the life of its addresses.
+                self.host.get_peerstore().add_addrs(info.peer_id, info.addrs, PERMANENT_ADDR_TTL)
+                self.tasks.start(self.dialer.connect, self.peers[info.peer_id.to_bytes()])
+            await trio.sleep(interval)
 
     async def stop_auto_connector(self) -> None:
         """Keep py-libp2p from dialling what the overlay let go; a host that is started later

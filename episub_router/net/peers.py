@@ -103,7 +103,6 @@ class RemotePeer:
     banned_until: float = 0.0  # till then its connections are closed, whoever opened them
 
     # What is measured of it
-    is_measured: bool = False  # whether a ping is under way or waits for its turn
     topics_measuring: dict[str, None] = field(default_factory=dict)  # wait for the answer
     probed: bool | None = None  # whether the system ends its connections soon after it is gone
     quiet: Quiet | None = None  # since something last came, as far as was looked

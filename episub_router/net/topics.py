@@ -330,8 +330,10 @@ class TopicDriver(PeerListener):
                 peer.topics_dialling[topic] = None
                 self.peers.request(peer, for_others)
             case ef.MeasureRtt():
+                is_first = not peer.topics_measuring
                 peer.topics_measuring[topic] = None
-                self.pinger.request(peer, self._rtt_measured)
+                if is_first:
+                    self.pinger.request(peer, self._rtt_measured)
             case ef.NeighborUp():
                 self.peers.note_use(peer)
                 self._link_up(topic, joined, peer)

@@ -19,6 +19,7 @@ from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery import rendezvous
 from episub_router.net.discovery.rendezvous import Rendezvous
 from episub_router.net.events import Alone, TopicEvents
+from episub_router.util.tasks import Tasks
 
 ME = b"me"
 ADDRESS = Multiaddr("/ip4/192.0.2.1/tcp/4001")
@@ -55,6 +56,7 @@ class Seeker:
     """A rendezvous with its counters and all that it found."""
 
     def __init__(self, *sources: Any) -> None:
+        self.tasks = Tasks()
         self.counters = Counters()
         self.book = AddressBook()
         self.events = TopicEvents()
@@ -67,6 +69,7 @@ class Seeker:
             self.book,
             self.events,
             lambda _topic, peers: self.contacts.append(peers),
+            self.tasks,
         )
 
 
@@ -74,7 +77,7 @@ class Seeker:
 async def seeking(*sources: Any) -> AsyncIterator[Seeker]:
     seeker = Seeker(*sources)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(seeker.rendezvous.run)
+        nursery.start_soon(seeker.tasks.run)
         seeker.rendezvous.join("t")
         yield seeker
         nursery.cancel_scope.cancel()
@@ -106,7 +109,7 @@ async def test_a_topic_that_was_left_before_the_service_ran_is_not_sought(
     seeker.rendezvous.leave("left")
     seeker.rendezvous.join("kept")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(seeker.rendezvous.run)
+        nursery.start_soon(seeker.tasks.run)
         await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
     assert source.calls == ["find", "provide"]

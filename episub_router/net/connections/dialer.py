@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from math import inf
-from typing import Any, TypeAlias
+from typing import Any
 
 import trio
 from libp2p.abc import IHost
@@ -27,9 +26,10 @@ from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PROTOCOL_ID, PeerListener, PeerTable, RemotePeer
 from episub_router.util.load_aware import Pace, load_aware
+from episub_router.util.tasks import Tasks
 
-_MAX_REQUESTS = 256
-"""Peers that are being made writable; chosen: four topics' worth of requests under way."""
+_MAX_DIALS = 256
+"""Peers that are dialled, or to be dialled; chosen: four topics' worth of requests under way."""
 
 STREAM_TIMEOUT = 10.0
 """Seconds that a connected peer has for Pubsub's stream to it: as long as py-libp2p negotiates one,
@@ -55,9 +55,6 @@ _EXPLAINED = {
 }
 """What the reasons mean that come without an error."""
 
-_Request: TypeAlias = tuple[RemotePeer, trio.Event, bool]
-"""Whom to make writable, what is set when that is so, and whether others asked for it."""
-
 
 @dataclass(eq=False)
 class Dialer(PeerListener):
@@ -68,6 +65,7 @@ class Dialer(PeerListener):
     params: RouterParams
     counters: Counters
     book: AddressBook
+    tasks: Tasks
 
     def __post_init__(self) -> None:
         self._host: IHost = self.pubsub.host
@@ -79,28 +77,18 @@ class Dialer(PeerListener):
         from them, or made-up addresses could take all."""
         self._allow(_FEWEST)
         self._under_way = 0
-        self._wanted, self._requests = trio.open_memory_channel[_Request](inf)
-        """Bound: one request for each peer."""
-
-    async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            async for request in self._requests:
-                nursery.start_soon(self._serve, *request)
 
     def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
         if peer.request is not None:
-            self._wanted.send_nowait((peer, peer.request, for_others))
+            self.tasks.start(self._serve, peer, peer.request, for_others)
 
     async def _serve(self, peer: RemotePeer, writable: trio.Event, for_others: bool) -> None:
         if writable.is_set():
             return
-        self._under_way += 1
         try:
             reason = await self._make_writable(peer, writable, for_others)
         except Exception:
             reason = Reason.DIAL_FAILED
-        finally:
-            self._under_way -= 1
         if writable.is_set():
             return
         self.counters.add(reason)
@@ -116,22 +104,8 @@ class Dialer(PeerListener):
             # Pubsub may have given up. Where it hasn't, the stock class would open a second stream.
             if getattr(self.pubsub, "opens_one_stream", False):
                 seconds = _HELD
-        else:
-            if self._under_way > _MAX_REQUESTS:
-                return Reason.DIALS_FULL
-            if peer.dial_not_before > trio.current_time():
-                return Reason.DIAL_BACKED_OFF
-            async with AsyncExitStack() as turn:
-                if for_others:
-                    await turn.enter_async_context(self._for_others)
-                await turn.enter_async_context(self._limiter)
-                reason = await self._connect(peer)
-                if reason is None:
-                    # Identify and Pubsub's streams are more work than the dial was.
-                    await self._wait_for_stream(peer.id, writable, _HELD)
-            if reason is not None:
-                peer.note_failed_dial(trio.current_time())
-                return reason
+        elif (reason := await self.connect(peer, writable, for_others=for_others)) is not None:
+            return reason
         await self._wait_for_stream(peer.id, writable, seconds)
         if self._may_speak_episub(peer.id) and not writable.is_set():
             # A peer that had no pubsub yet when the connection came up is never registered by
@@ -141,6 +115,33 @@ class Dialer(PeerListener):
         if not writable.is_set():
             peer.note_failed_dial(trio.current_time())
         return Reason.NO_EPISUB_STREAM
+
+    async def connect(
+        self, peer: RemotePeer, writable: trio.Event | None = None, *, for_others: bool = False
+    ) -> Reason | None:
+        """Connect to `peer` when it is its turn, and for a moment wait for `writable`. Returns why
+        there is no connection, if there is none. Never raises."""
+        if self._under_way >= _MAX_DIALS:
+            return Reason.DIALS_FULL
+        if peer.dial_not_before > trio.current_time():
+            return Reason.DIAL_BACKED_OFF
+        self._under_way += 1
+        try:
+            async with AsyncExitStack() as turn:
+                if for_others:
+                    await turn.enter_async_context(self._for_others)
+                await turn.enter_async_context(self._limiter)
+                reason = await self._dial(peer)
+                if reason is None and writable is not None:
+                    # Identify and Pubsub's streams are more work than the dial was.
+                    await self._wait_for_stream(peer.id, writable, _HELD)
+        except Exception:
+            reason = Reason.DIAL_FAILED
+        finally:
+            self._under_way -= 1
+        if reason is not None:
+            peer.note_failed_dial(trio.current_time())
+        return reason
 
     async def _wait_for_stream(self, target: ID, writable: trio.Event, seconds: float) -> None:
         """Until `writable` is set, it can't be expected any more, or `seconds` have passed."""
@@ -163,8 +164,7 @@ class Dialer(PeerListener):
         self._limiter.total_tokens = turns
         self._for_others.total_tokens = max(1, turns // 2)
 
-    async def _connect(self, peer: RemotePeer) -> Reason | None:
-        """Returns why there is no connection, if there is none."""
+    async def _dial(self, peer: RemotePeer) -> Reason | None:
         if self.peers.is_connected(peer.id):
             return None
         addresses = self._known_addresses(peer)

@@ -8,6 +8,7 @@ another topic has protected it. What else the application or the remote side ope
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 from weakref import WeakSet
 
@@ -24,6 +25,7 @@ from episub_router.net.connections.moved import MovedPeers
 from episub_router.net.connections.ping import PING_PROTOCOL
 from episub_router.net.counters import Counters, Ordinary
 from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
+from episub_router.util.tasks import Tasks
 
 _CLOSE_TIMEOUT = 5.0
 """Seconds; py-libp2p's close takes 0.2."""
@@ -44,27 +46,25 @@ class IdleConnections:
     host: IHost
     peers: PeerTable
     counters: Counters
+    tasks: Tasks
 
     async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            while True:
-                changed = self.peers.close_due_changed
-                ours = [(peer.close_at, peer) for peer in self.peers if peer.close_at is not None]
-                with trio.move_on_at(min((at for at, _ in ours), default=float("inf"))):
-                    await changed.wait()
-                now = trio.current_time()
-                for peer in self.peers:
-                    if peer.close_at is None or peer.close_at > now:
-                        continue
-                    if self.peers.is_banned(peer):
-                        peer.close_at = None
-                        if not self.host.get_network().is_protected(peer.id):
-                            nursery.start_soon(self._close, peer)
-                    elif peer.is_needed or self._is_used_by_others(peer.id):
-                        self.peers.note_use(peer)
-                    else:
-                        peer.close_at = None
-                        nursery.start_soon(self._close, peer)
+        while True:
+            changed = self.peers.close_due_changed
+            due = (peer.close_at for peer in self.peers if peer.close_at is not None)
+            with trio.move_on_at(min(due, default=inf)):
+                await changed.wait()
+            for peer in self.peers:
+                if peer.close_at is None or peer.close_at > trio.current_time():
+                    continue
+                if not self.peers.is_banned(peer) and (
+                    peer.is_needed or self._is_used_by_others(peer.id)
+                ):
+                    self.peers.note_use(peer)
+                    continue
+                peer.close_at = None
+                if not self.host.get_network().is_protected(peer.id):
+                    self.tasks.start(self._close, peer)
 
     def _is_used_by_others(self, target: ID) -> bool:
         network = self.host.get_network()

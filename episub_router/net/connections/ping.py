@@ -25,6 +25,7 @@ from episub_router.net.counters import Counters, Reason
 from episub_router.net.peers import RemotePeer
 from episub_router.util.connections import is_connected
 from episub_router.util.load_aware import load_aware
+from episub_router.util.tasks import Tasks
 
 PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
 _PING_LENGTH = 32
@@ -36,13 +37,11 @@ side by side disturb each other."""
 _TIMEOUT = 2.0
 """Seconds; chosen: above any RTT that is worth knowing."""
 
-_MAX_REQUESTS = 64
-"""Peers measured or waiting for it; requests beyond fail at once; chosen."""
+_LONGEST_WAIT = 16.0
+"""Seconds until a peer is measured; requests beyond fail at once; chosen: 64 peers."""
 
 Report: TypeAlias = Callable[[RemotePeer, float | None], None]
 """Is called with the round trip in seconds, or None where it couldn't be measured."""
-
-_Request: TypeAlias = tuple[RemotePeer, Report]
 
 
 async def measure_rtt(host: IHost, peer: ID) -> float:
@@ -85,33 +84,29 @@ async def _negotiate(stream: INetStream) -> None:
 @dataclass(eq=False)
 class Pinger:
     """Answers each request with a round trip: the kernel's at once. Others are measured within a
-    budget, and wait for it; requests for a peer that is being measured share its measurement."""
+    budget, and wait for it."""
 
     host: IHost
     counters: Counters
-
-    def __post_init__(self) -> None:
-        self._wanted, self._requests = trio.open_memory_channel[_Request](_MAX_REQUESTS)
-
-    async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            async for peer, report in self._requests:
-                nursery.start_soon(self._measure, peer, report)
-                await trio.sleep(1 / PINGS_PER_SECOND)
+    tasks: Tasks
+    _next: float = 0.0
+    """When there is time for another ping."""
 
     def request(self, peer: RemotePeer, report: Report) -> None:
         """Measure `peer`, and `report` it. Where too many wait it fails at once."""
+        now = trio.current_time()
         rtt = shortest_rtt(self.host, peer.id)
         if rtt is not None:
             report(peer, rtt)
-        elif not peer.is_measured:
-            peer.is_measured = True
-            try:
-                self._wanted.send_nowait((peer, report))
-            except trio.WouldBlock:
-                self._end(peer, report, None)
+        elif self._next > now + _LONGEST_WAIT:
+            self._end(peer, report, None)
+        else:
+            at = max(now, self._next)
+            self._next = at + 1 / PINGS_PER_SECOND
+            self.tasks.start(self._measure, peer, report, at)
 
-    async def _measure(self, peer: RemotePeer, report: Report) -> None:
+    async def _measure(self, peer: RemotePeer, report: Report, at: float) -> None:
+        await trio.sleep_until(at)
         rtt = None
         async with load_aware(_TIMEOUT):
             with suppress(Exception):
@@ -119,7 +114,6 @@ class Pinger:
         self._end(peer, report, rtt)
 
     def _end(self, peer: RemotePeer, report: Report, rtt: float | None) -> None:
-        peer.is_measured = False
         if rtt is None:
             self.counters.add(Reason.PINGS_FAILED)
         report(peer, rtt)

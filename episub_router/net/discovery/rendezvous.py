@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from math import inf
 from random import Random
 from typing import Protocol
 
@@ -18,6 +17,7 @@ from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.events import Alone, TopicEvents
 from episub_router.util.checks import check_methods
+from episub_router.util.tasks import Tasks
 
 FIRST_PAUSE = 1.0
 """Seconds after the first look-up in a source; doubles each time; chosen."""
@@ -92,25 +92,18 @@ class Rendezvous:
     events: TopicEvents
     add_contacts: Callable[[str, tuple[bytes, ...]], None]
     """Gets the topic and the peers found, whose addresses go to `book`."""
+    tasks: Tasks
 
     def __post_init__(self) -> None:
         self._searches: dict[str, trio.CancelScope] = {}
         """By topic."""
-        self._begun, self._to_begin = trio.open_memory_channel[tuple[str, trio.CancelScope]](inf)
-        """Bound: the topics that are joined before `run`."""
-
-    async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            async for topic, search in self._to_begin:
-                if not search.cancel_called:
-                    nursery.start_soon(self._serve, topic, search)
 
     def join(self, topic: str) -> None:
         """Seek contacts of `topic` until `leave`."""
         if topic in self._searches or not self.sources:
             return
         search = self._searches[topic] = trio.CancelScope()
-        self._begun.send_nowait((topic, search))
+        self.tasks.start(self._serve, topic, search)
 
     def leave(self, topic: str) -> None:
         """Seek no longer, and stop being found."""
@@ -119,6 +112,8 @@ class Rendezvous:
             search.cancel()
 
     async def _serve(self, topic: str, search: trio.CancelScope) -> None:
+        if search.cancel_called:
+            return  # it was left before tasks ran
         with search:
             async with trio.open_nursery() as nursery:
                 for source in self.sources:
