@@ -7,7 +7,7 @@ from episub_router.wire.authorship import (
     verify_preamble,
 )
 from episub_router.wire.decode import decode_frame
-from episub_router.wire.encode import check_size, encode_frame
+from episub_router.wire.encode import encode_frame
 from episub_router.wire.frame import Decoded, Frame, WireError, WireFault
 from episub_router.wire.keys import is_for_preambles
 from episub_router.wire.limits import WireLimits, check_params, check_topics
@@ -21,7 +21,6 @@ __all__ = [
     "WireFault",
     "WireLimits",
     "check_params",
-    "check_size",
     "check_topics",
     "decode_frame",
     "encode_frame",

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from libp2p.pubsub.pb import rpc_pb2
-from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize, RpcQueue
+from libp2p.pubsub.rpc_queue import RpcQueue
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
@@ -20,7 +20,6 @@ from episub_router.wire import (
     Frame,
     WireLimits,
     check_params,
-    check_size,
     decode_frame,
     encode_frame,
     source_id,
@@ -243,16 +242,6 @@ def test_frames_that_nobody_could_use_are_refused(
 ) -> None:
     with pytest.raises(error, match=text):
         encode_frame(frame, record_of)
-
-
-def test_check_size_is_the_receivers_bound() -> None:
-    def rpc(data: int) -> rpc_pb2.RPC:
-        gossip = m.Gossip(b"id", 1, payload("t", b"x" * data))
-        return encode_frame(Frame("t", 1, (gossip,)), record_of)
-
-    overhead = rpc(2**20).ByteSize() - 2**20
-    assert check_size(rpc(DefaultMaxMessageSize - overhead))
-    assert not check_size(rpc(DefaultMaxMessageSize - overhead + 1))
 
 
 def test_the_cores_defaults_fit_the_wire() -> None:

@@ -1,0 +1,403 @@
+"""Each control message in a frame, in a table that has how its fields are written, and how they are
+read with suspicion. Fields have the names of proto/episub.proto in the core's messages, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from episub_router.pb import episub_pb2 as pb
+from episub_router.protocol import messages as m
+from episub_router.protocol import piece_messages as pm
+from episub_router.protocol.pieces.cutting import HASH_BYTES, is_sound
+from episub_router.protocol.plumtree.round_proofs import PROOF_BYTES, ROUNDS
+from episub_router.wire.authorship import Authorship, needed_key
+from episub_router.wire.frame import PartDropped, WireFault
+from episub_router.wire.limits import WireLimits
+from episub_router.wire.source import SOURCE_BYTES, id_bytes, source_bytes, source_id
+
+Records: TypeAlias = Callable[[bytes], bytes | None]
+"""The signed peer record (envelope bytes) of a peer id; None when there is none."""
+
+_T = TypeVar("_T")
+
+_IDENTITY, _SHA2_256 = 0x00, 0x12
+_MAX_INLINE_KEY = 42
+"""Longest public key that libp2p puts into a peer id instead of its hash."""
+
+_MAX_COST = 2**32 - 1
+"""Microseconds; what the field holds."""
+
+_MOST_HASHES = 9
+"""In a proof: levels of a tree of 512 pieces."""
+
+
+class Reader:
+    """Reads the parts of one frame, and collects its faults and peer records.
+
+    The methods that read one thing raise PartDropped; `each` turns that into a fault.
+    """
+
+    def __init__(self, limits: WireLimits) -> None:
+        self.limits = limits
+        self.faults: list[WireFault] = []
+        self.records: list[tuple[bytes, bytes]] = []
+
+    def each(
+        self, items: Any, read: Callable[[Any], _T], bound: int, excess: WireFault
+    ) -> Iterator[_T]:
+        for item in islice(items, bound):
+            try:
+                yield read(item)
+            except PartDropped as drop:
+                self.faults.append(drop.fault)
+        if len(items) > bound:
+            self.faults.append(excess)
+
+    def topic(self, value: object) -> str:
+        # protobuf hands proto2 strings that aren't UTF-8 out as bytes.
+        if not isinstance(value, str):
+            raise PartDropped(WireFault.BAD_TOPIC)
+        if not 1 <= len(value.encode()) <= self.limits.max_topic_bytes:
+            raise PartDropped(WireFault.BAD_TOPIC)
+        return value
+
+    def peer_id(self, value: bytes) -> bytes:
+        """A multihash as libp2p makes them of public keys: identity if short, else SHA2-256."""
+        if len(value) < 2 or value[1] != len(value) - 2:
+            raise PartDropped(WireFault.BAD_PEER_ID)
+        code, length = value[0], value[1]
+        if not (
+            (code == _SHA2_256 and length == 32)
+            or (code == _IDENTITY and 1 <= length <= _MAX_INLINE_KEY)
+        ):
+            raise PartDropped(WireFault.BAD_PEER_ID)
+        return value
+
+    def peer(self, info: pb.PeerInfo) -> bytes:
+        peer_id = self.peer_id(info.peerID)
+        if record := info.signedPeerRecord:
+            if len(record) > self.limits.max_record_bytes:
+                self.faults.append(WireFault.RECORD_TOO_LARGE)
+            elif len(self.records) < self.limits.max_records:
+                self.records.append((peer_id, record))
+            elif WireFault.TOO_MANY_RECORDS not in self.faults:
+                self.faults.append(WireFault.TOO_MANY_RECORDS)
+        return peer_id
+
+    def message_id(self, value: bytes) -> bytes:
+        if not 1 <= len(value) <= self.limits.max_message_id_bytes:
+            raise PartDropped(WireFault.BAD_MESSAGE_ID)
+        return value
+
+    def source(self, value: bytes) -> bytes:
+        if len(value) != SOURCE_BYTES:
+            raise PartDropped(WireFault.BAD_SOURCE)
+        return value
+
+    def hops(self, value: int) -> int:
+        if not 1 <= value <= self.limits.max_hops:
+            raise PartDropped(WireFault.HOPS_RANGE)
+        return value
+
+    def ttl(self, value: int) -> int:
+        if value > self.limits.max_ttl:
+            raise PartDropped(WireFault.TTL_RANGE)
+        return value
+
+    def proof_of_leave(self, value: bytes) -> bytes:
+        if not 1 <= len(value) <= self.limits.max_proof_bytes:
+            raise PartDropped(WireFault.BAD_PROOF)
+        return value
+
+    def proof_of_round(self, value: bytes) -> bytes:
+        if len(value) != PROOF_BYTES:
+            raise PartDropped(WireFault.BAD_PROOF)
+        return value
+
+    def mask(self, value: bytes) -> int:
+        if len(value) * 8 > self.limits.max_pieces:
+            raise PartDropped(WireFault.BAD_MASK)
+        return int.from_bytes(value, "little")
+
+    def hashes(self, value: bytes) -> tuple[bytes, ...]:
+        if len(value) % HASH_BYTES or len(value) > _MOST_HASHES * HASH_BYTES:
+            raise PartDropped(WireFault.BAD_PIECE)
+        return tuple(value[at : at + HASH_BYTES] for at in range(0, len(value), HASH_BYTES))
+
+    def preamble(self, body: pb.Preamble) -> pm.Preamble:
+        limits = self.limits
+        id, author = self.message_id(body.id), self.peer_id(body.author)
+        if (
+            not 1 <= len(body.seqno) <= limits.max_seqno_bytes
+            or len(body.key) > limits.max_key_bytes
+            or len(body.signature) > limits.max_signature_bytes
+        ):
+            raise PartDropped(WireFault.BAD_PREAMBLE)
+        key = needed_key(author, body.key)
+        envelope = Authorship(author, body.seqno, key, body.signature)
+        made = pm.Preamble(id, source_id(author), body.size, body.piece_size, body.root, envelope)
+        if not body.piece_size or not is_sound(made):
+            raise PartDropped(WireFault.BAD_PREAMBLE)
+        return made
+
+
+class Part(Protocol):
+    """A field, or a whole message."""
+
+    def write(self, value: Any, records: Records) -> Any:
+        """`value` for protobuf; None where the field is left out. Raises TypeError for ids and
+        sources that aren't bytes."""
+
+    def read(self, reader: Reader, value: Any) -> Any:
+        """The value that protobuf has as `value`. Raises PartDropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A single value."""
+
+    to_wire: Callable[[Any], Any] = lambda value: value
+    from_wire: Callable[[Reader, Any], Any] = lambda _, value: value
+
+    def write(self, value: Any, records: Records) -> Any:
+        return self.to_wire(value)
+
+    def read(self, reader: Reader, value: Any) -> Any:
+        return self.from_wire(reader, value)
+
+
+class _Peer:
+    """A peer, with its address record."""
+
+    def write(self, value: Any, records: Records) -> pb.PeerInfo:
+        peer = id_bytes(value)
+        return pb.PeerInfo(peerID=peer, signedPeerRecord=records(peer))
+
+    def read(self, reader: Reader, value: pb.PeerInfo) -> bytes:
+        return reader.peer(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Each:
+    """At most as many of a kind as a limit says."""
+
+    part: Part
+    limit: str
+    excess: WireFault
+
+    def write(self, value: Any, records: Records) -> list[Any]:
+        return [self.part.write(each, records) for each in value]
+
+    def read(self, reader: Reader, value: Any) -> tuple[Any, ...]:
+        bound, part = getattr(reader.limits, self.limit), self.part
+        return tuple(reader.each(value, lambda each: part.read(reader, each), bound, self.excess))
+
+
+class _Message:
+    """A message, or a line of one, with its fields in the order in which they are read. `check`
+    gets the whole then, as it came and as it was read; it may raise PartDropped."""
+
+    def __init__(
+        self,
+        kind: type,
+        check: Callable[[Reader, Any, Any], None] = lambda *_: None,
+        /,
+        *,
+        make: Callable[..., Any] | None = None,
+        **fields: Part,
+    ) -> None:
+        self.kind = kind
+        self._make = make or kind
+        self._on_wire: Callable[..., Any] = getattr(pb, kind.__name__)
+        self._check = check
+        self._fields = list(fields.items())
+
+    def write(self, value: Any, records: Records) -> Any:
+        fields = {name: part.write(getattr(value, name), records) for name, part in self._fields}
+        return self._on_wire(**fields)
+
+    def read(self, reader: Reader, value: Any) -> Any:
+        fields = {name: part.read(reader, getattr(value, name)) for name, part in self._fields}
+        made = self._make(**fields)
+        self._check(reader, value, made)
+        return made
+
+
+def _mask_bytes(mask: int) -> bytes:
+    return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+
+
+def _write_preamble(preamble: pm.Preamble) -> pb.Preamble:
+    envelope = preamble.envelope
+    if not isinstance(envelope, Authorship):
+        raise TypeError(f"the envelope of a preamble must be an Authorship: {envelope!r}")
+    return pb.Preamble(
+        id=id_bytes(preamble.id),
+        author=envelope.author,
+        seqno=envelope.seqno,
+        size=preamble.size,
+        piece_size=preamble.piece_size,
+        root=preamble.root,
+        key=envelope.key or None,
+        signature=envelope.signature or None,
+    )
+
+
+def _check_neighbor(reader: Reader, body: pb.Neighbor, _: object) -> None:
+    # A value that a closed enum lacks looks as if the field were missing.
+    if not body.HasField("role") or not body.HasField("kind"):
+        raise PartDropped(WireFault.UNKNOWN_ENUM)
+    if body.links > reader.limits.max_links or body.random_links > body.links:
+        raise PartDropped(WireFault.LINKS_RANGE)
+
+
+def _check_trees(_: Reader, body: pb.Graft | pb.Prune, made: object) -> None:
+    # Without what it was about, it would be about the shared tree.
+    if (body.sources or body.standby) and made in (m.Graft(), m.Prune()):
+        raise PartDropped(WireFault.BAD_SOURCE)
+
+
+def _check_piece_graft(reader: Reader, body: pb.PieceGraft, _: object) -> None:
+    if body.HasField("source"):
+        reader.source(body.source)
+
+
+def _check_piece(reader: Reader, body: pb.Piece, _: object) -> None:
+    if (
+        not 1 <= len(body.data) <= reader.limits.max_piece_bytes
+        or body.index >= reader.limits.max_pieces
+        or len(body.root) != HASH_BYTES
+    ):
+        raise PartDropped(WireFault.BAD_PIECE)
+
+
+def _piece(**fields: Any) -> pm.Piece:
+    return pm.Piece(**fields, size=len(fields["data"]))
+
+
+_plain = _Field()
+_unless_empty = _Field(lambda value: value or None)
+_hops = _Field(from_wire=Reader.hops)
+_ttl = _Field(from_wire=Reader.ttl)
+_id = _Field(id_bytes, Reader.message_id)
+_peer_id = _Field(id_bytes, Reader.peer_id)
+_source = _Field(source_bytes, Reader.source)
+_mask = _Field(_mask_bytes, Reader.mask)
+_peer = _Peer()
+_peers = _Each(_peer, "max_peers", WireFault.TOO_MANY_PEERS)
+_sources = _Each(_source, "max_sources", WireFault.TOO_MANY_SOURCES)
+
+
+_summary = _Message(m.MessageSummary, id=_id, hops=_hops)
+_tree_root = _Message(
+    m.TreeRoot,
+    proof=_Field(from_wire=Reader.proof_of_round),
+    source=_source,
+    round=_Field(from_wire=lambda _, value: value % ROUNDS),
+    cost=_Field(lambda cost: min(round(cost * 1e6), _MAX_COST), lambda _, value: value / 1e6),
+)
+_root_request = _Message(m.RootRequest, source=_source, round=_plain)
+_tree_offer = _Message(pm.TreeOffer, source=_source, rank=_plain)
+_want = _Message(pm.PieceWant, id=_id, missing=_mask)
+
+_messages = (
+    _Message(m.GetNodes, count=_unless_empty),
+    _Message(m.Nodes, ttl=_ttl, peers=_peers),
+    _Message(m.GetTopics),
+    _Message(
+        m.Topics,
+        topics=_Each(_Field(from_wire=Reader.topic), "max_topics", WireFault.TOO_MANY_TOPICS),
+    ),
+    _Message(m.Join, ttl=_ttl, peer=_peer),
+    _Message(m.ForwardJoin, ttl=_ttl, peer=_peer),
+    _Message(
+        m.Neighbor,
+        _check_neighbor,
+        # The enums of the core have the numbers of those on the wire.
+        role=_Field(from_wire=lambda _, value: m.NeighborRole(value)),
+        links=_plain,
+        kind=_Field(from_wire=lambda _, value: m.LinkKind(value)),
+        peers=_peers,
+        random_links=_plain,
+        numbers_only=_unless_empty,
+    ),
+    _Message(m.Disconnect, alive=_plain),
+    _Message(m.Leave, proof=_Field(from_wire=Reader.proof_of_leave), source=_peer_id, ttl=_ttl),
+    _Message(m.Shuffle, ttl=_ttl, peer=_peer, offered=_unless_empty, peers=_peers),
+    _Message(m.ShuffleReply, peers=_peers),
+    _Message(m.IHave, summary=_Each(_summary, "max_ids", WireFault.TOO_MANY_IDS)),
+    _Message(
+        m.Graft,
+        _check_trees,
+        ids=_Each(_id, "max_ids", WireFault.TOO_MANY_IDS),
+        sources=_sources,
+        standby=_sources,
+    ),
+    _Message(m.Prune, _check_trees, sources=_sources, standby=_sources),
+    _Message(
+        m.Root,
+        roots=_Each(_tree_root, "max_sources", WireFault.TOO_MANY_SOURCES),
+        requests=_Each(_root_request, "max_sources", WireFault.TOO_MANY_SOURCES),
+    ),
+    _Message(
+        pm.PieceOffer,
+        offers=_Each(_tree_offer, "max_sources", WireFault.TOO_MANY_SOURCES),
+        accepted=_unless_empty,
+    ),
+    _Message(
+        pm.PieceAnnounce, preamble=_Field(_write_preamble, Reader.preamble), have=_mask, hops=_hops
+    ),
+    _Message(
+        pm.PieceGraft,
+        _check_piece_graft,
+        wants=_Each(_want, "max_wants", WireFault.TOO_MANY_IDS),
+        source=_Field(
+            lambda source: None if source is None else source_bytes(source),
+            lambda _, value: value or None,
+        ),
+    ),
+    _Message(
+        pm.PiecePrune,
+        source=_source,
+        instead=_Each(_peer_id, "max_peers", WireFault.TOO_MANY_PEERS),
+    ),
+    _Message(
+        pm.Piece,
+        _check_piece,
+        make=_piece,
+        id=_id,
+        root=_plain,
+        index=_plain,
+        data=_plain,
+        proof=_Field(b"".join, Reader.hashes),
+    ),
+)
+
+_fields = {field.message_type.name: field.name for field in pb.Control.DESCRIPTOR.fields}
+"""Of Control, by the message in it, which is called as the core's."""
+
+_by_kind: dict[object, tuple[str, _Message]] = {
+    message.kind: (_fields[message.kind.__name__], message) for message in _messages
+}
+_by_field = dict(_by_kind.values())
+
+
+def write_message(message: m.Message, records: Records) -> pb.Control:
+    """`message` for a frame. Raises TypeError for what isn't a control message, and for ids,
+    sources and envelopes of another type."""
+    if type(message) not in _by_kind:
+        raise TypeError(f"not a control message: {message!r}")
+    field, part = _by_kind[type(message)]
+    return pb.Control(**{field: part.write(message, records)})
+
+
+def read_message(reader: Reader, control: pb.Control) -> m.Message:
+    """The message in `control`. Raises PartDropped."""
+    field = control.WhichOneof("message")
+    if field is None:
+        raise PartDropped(WireFault.UNKNOWN_MESSAGE)
+    message: m.Message = _by_field[field].read(reader, getattr(control, field))
+    return message
