@@ -128,7 +128,6 @@ class EpisubRouter(IPubsubRouter, Service):
             rng=Random(seed),
             may_ban=may_ban,
             protected_topics=check_names("protected_topics", protected_topics),
-            offers_episub=offer_episub,
         )
         self._direct: dict[ID, PeerInfo] = {}
         for info in direct_peers:
@@ -365,7 +364,7 @@ class EpisubRouter(IPubsubRouter, Service):
 
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
         with self._counters.guarded("send_recent_messages"):
-            peer = self._attached().peers.look_at_side(peer_id)
+            peer = self._attached().peers[peer_id.to_bytes()]
             if peer.side is PeerSide.EPISUB:
                 self._attached().payloads.replay(peer, topic)
             elif self._bridge is not None:
@@ -373,7 +372,7 @@ class EpisubRouter(IPubsubRouter, Service):
 
     async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
         with self._counters.guarded("on_peer_subscribed"):
-            peer = self._attached().peers.look_at_side(peer_id)
+            peer = self._attached().peers[peer_id.to_bytes()]
             if peer.side is PeerSide.EPISUB:
                 self._attached().topics.feed(topic, ContactsFound((peer.key,)))
             elif self._bridge is not None:

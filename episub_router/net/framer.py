@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 import trio
@@ -18,11 +19,20 @@ from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.peers import RemotePeer
 from episub_router.protocol.messages import Disconnect, Gossip, Leave, Message
 from episub_router.protocol.piece_messages import Piece
+from episub_router.util.bounded import put_last
 from episub_router.wire import Frame, encode_frame
 
 _OWN_RECORD_AGE = 1.0
 """Seconds for which this node's record is used again. Measured: py-libp2p takes 61 us for it, and
 each receiver of a message of this node's own gets it."""
+
+AGAIN_AFTER = 300.0
+"""Seconds after which a record is sent again: the receiver may not have kept it. Chosen: views have
+changed by then, and at that rate it costs next to nothing."""
+
+MAX_REMEMBERED = 128
+"""Records remembered for one connection, the oldest forgotten first. Chosen: what neighbours name
+to each other, their neighbours and most of a passive view, several times."""
 
 _PIECE_ROOM = 4096
 """Bytes that a frame adds to a piece at most: topic, id, root and proof. Its size isn't computed
@@ -42,16 +52,22 @@ class Framer:
     def encode(self, peer: RemotePeer, topic: str, messages: tuple[Message, ...]) -> rpc_pb2.RPC:
         """The RPC for `peer`, with its next sequence id; raises ValueError or TypeError as
         `encode_frame` does."""
-        now, sent = trio.current_time(), peer.records_sent
-        sent.begin_frame()
-        rpc = encode_frame(
-            Frame(topic, peer.next_sequence_id(), messages),
-            lambda named: sent.attach(named, self.record(named), now),
-        )
+        frame = Frame(topic, peer.next_sequence_id(), messages)
+        rpc = encode_frame(frame, partial(self._record_for, peer))
         if isinstance(messages[0], Gossip) and messages[0].hops == 1:
             # As GossipSub does: those next to an author have its newest addresses.
             rpc.senderRecord = self.own_record()
         return rpc
+
+    def _record_for(self, peer: RemotePeer, named: bytes) -> bytes | None:
+        """The record of `named`, unless `peer` got it lately over its connection: lists, walks and
+        samples name the same peers again and again."""
+        record, now = self.record(named), trio.current_time()
+        sent, at = peer.records_sent.get(named, (None, 0.0))
+        if record is None or (record == sent and now < at + AGAIN_AFTER):
+            return None
+        put_last(peer.records_sent, named, (record, now), MAX_REMEMBERED)
+        return record
 
     def record(self, peer: bytes) -> bytes | None:
         """The signed peer record of `peer`, ourselves included, if we have it."""
@@ -125,7 +141,6 @@ class OutgoingFrame:
                 return True
         if not queue.push(rpc, priority=self.is_control):
             return False
-        self.peer.records_sent.note_frame_sent(trio.current_time())
         counters.add(Ordinary.FRAMES_SENT)
         if not self.is_control:
             counters.add(Ordinary.PIECES_SENT if self._is_piece else Ordinary.PAYLOADS_SENT)

@@ -65,7 +65,6 @@ class NodeParts:
         rng: Random,
         may_ban: Callable[[str, ID], bool] | None,
         protected_topics: Container[str],
-        offers_episub: bool,
     ) -> None:
         self._params = router_params
         self._has_sources = bool(bootstrap or discovery)
@@ -75,7 +74,7 @@ class NodeParts:
         joined: dict[str, JoinedTopic] = {}
         self.counters = counters
         counters.listen(DropLog().counted)
-        self.peers = peers = PeerTable(pubsub, router_params, counters, offers_episub=offers_episub)
+        self.peers = peers = PeerTable(pubsub, router_params, counters)
         self.events = TopicEvents()
         self._bootstrap = Bootstrap(me, bootstrap, joined, self.events)
         self.book = AddressBook(in_use=partial(is_in_a_view, joined))

@@ -23,7 +23,6 @@ from episub_router.net.params import RouterParams
 from episub_router.util.bounded import put_last
 from episub_router.util.connections import is_connected
 from episub_router.util.send_window import SendWindow
-from episub_router.wire.sent_records import SentRecords
 from episub_router.wire.sequence import ReplayWindow
 
 PROTOCOL_ID = TProtocol("/episub/1.0.0")
@@ -53,8 +52,8 @@ class PeerState(Enum):
 class PeerSide(Enum):
     """Which protocol a peer is served with.
 
-    Each direction negotiates its own, so a peer may choose Episub for its stream to us while
-    ours to it fell back to gossipsub. Either is enough for Episub's side.
+    Our stream to it, a frame, or the extension shows Episub, and nothing takes that back while the
+    connection stands: each direction negotiates its own protocol, and one of them is enough.
     """
 
     UNKNOWN = "unknown"
@@ -81,13 +80,13 @@ class RemotePeer:
     key: bytes = field(init=False)  # the bytes of `id`, by which the core knows the peer
     state: PeerState = PeerState.IDLE
     side: PeerSide = PeerSide.UNKNOWN
-    showed_episub: bool = False  # by a frame, the extension, or a stream of its own
     protocol: TProtocol | None = None  # what our stream to it negotiated
     topics: dict[str, None] = field(default_factory=dict)  # topics in which it is a neighbour
 
     # What it sends, and what goes to it
     window: ReplayWindow = field(default_factory=ReplayWindow)  # sequence ids received
-    records_sent: SentRecords = field(default_factory=SentRecords)  # addresses it has from us
+    records_sent: dict[bytes, tuple[bytes, float]] = field(default_factory=dict)
+    """The address record of each peer that it was sent, and when, the oldest first."""
     send_window: SendWindow = field(default_factory=SendWindow)
     """How far it may be behind with what this node publishes."""
     waited_for_until: float = 0.0  # up to when publishers' waiting was charged to it
@@ -148,7 +147,6 @@ class RemotePeer:
         back must not be locked out by an old window of sequence ids.
         """
         self.side = PeerSide.UNKNOWN
-        self.showed_episub = False
         self.protocol = None
         self.window = ReplayWindow()
         self.records_sent.clear()
@@ -199,7 +197,6 @@ class PeerTable:
     pubsub: Pubsub
     params: RouterParams
     counters: Counters
-    offers_episub: bool
 
     def __post_init__(self) -> None:
         self._listeners: list[PeerListener] = []
@@ -292,45 +289,27 @@ class PeerTable:
         peer = self[peer_id.to_bytes()]
         self.connection_opened(peer_id)
         peer.protocol = protocol
-        if self.offers_episub and (protocol == PROTOCOL_ID or self._has_shown_episub(peer)):
+        if protocol == PROTOCOL_ID or peer.side is PeerSide.EPISUB:
             self._take_to_episub(peer)
             return
-        interrupted = peer.state is PeerState.INTERRUPTED
         discarded = self._discard(peer) if peer.side is not PeerSide.GOSSIPSUB else 0
         peer.side = PeerSide.GOSSIPSUB
-        if interrupted:
-            self._move(peer, PeerState.CONNECTED)
-        if interrupted or discarded:
+        if discarded:
             self._notify_lost(peer)
         for listener in self._listeners:
             listener.gossipsub_peer_added(peer)
 
     def queue_opened(self, peer_id: ID) -> None:
         """Pubsub has a queue for `peer_id`; it says so again with each new subscription."""
-        self._open(self.look_at_side(peer_id))
-
-    def look_at_side(self, peer_id: ID) -> RemotePeer:
-        """The record of `peer_id`. Of its two streams, the one to us may come later, and be the
-        one that shows Episub."""
-        peer = self[peer_id.to_bytes()]
-        if (
-            self.offers_episub
-            and peer.side is not PeerSide.EPISUB
-            and peer.state is not PeerState.IDLE
-            and self._has_shown_episub(peer)
-        ):
-            self._take_to_episub(peer)
-        return peer
+        self._open(self[peer_id.to_bytes()])
 
     def note_episub(self, peer: RemotePeer) -> None:
         """`peer` sent a frame, or announced that it speaks Episub."""
         if peer.state is PeerState.WRITABLE and peer.side is PeerSide.EPISUB:
-            peer.showed_episub = True
             return
         if peer.state is PeerState.IDLE and not self.is_connected(peer.id):
             return
         self.connection_opened(peer.id)
-        peer.showed_episub = True
         self._take_to_episub(peer)
         self._open(peer)
 
@@ -381,7 +360,6 @@ class PeerTable:
         elif interrupted:
             # Without a stream nothing says any more which side the peer is on.
             peer.side = PeerSide.UNKNOWN
-            peer.showed_episub = False
             self._move(peer, PeerState.CONNECTED)
         for listener in self._listeners:
             listener.dial_failed(peer)
@@ -498,15 +476,6 @@ class PeerTable:
             for listener in self._listeners:
                 listener.gossipsub_peer_removed(peer)
         peer.side = PeerSide.EPISUB
-
-    def _has_shown_episub(self, peer: RemotePeer) -> bool:
-        """Whether a frame or the extension said so, or the peer chose it for a stream to us."""
-        peer.showed_episub = peer.showed_episub or any(
-            stream.get_protocol() == PROTOCOL_ID
-            for connection in self.pubsub.host.get_network().get_connections(peer.id)
-            for stream in connection.get_streams()
-        )
-        return peer.showed_episub
 
     def _depart(self, peer: RemotePeer) -> None:
         """The last connection to `peer` closed."""

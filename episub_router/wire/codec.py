@@ -376,7 +376,8 @@ _messages = (
     ),
 )
 
-_fields = {field.message_type.name: field.name for field in pb.Control.DESCRIPTOR.fields}
+_control: Any = pb.Control.DESCRIPTOR
+_fields = {field.message_type.name: field.name for field in _control.fields}
 """Of Control, by the message in it, which is called as the core's."""
 
 _by_kind: dict[object, tuple[str, _Message]] = {

@@ -17,15 +17,9 @@ MESHSUB = TProtocol("/meshsub/1.1.0")
 
 
 class FakeConnection:
-    """A connection with the streams that the other side opened, by protocol."""
+    """A connection that is open."""
 
     is_closed = False
-
-    def __init__(self, *protocols: TProtocol) -> None:
-        self.protocols = protocols
-
-    def get_streams(self) -> list[Any]:
-        return [SimpleNamespace(get_protocol=lambda p=p: p) for p in self.protocols]
 
 
 class FakePubsub:
@@ -75,20 +69,20 @@ class Log(PeerListener):
 class Lab:
     """A peer table over a `FakePubsub`, which is moved as py-libp2p moves the real one."""
 
-    def __init__(self, params: RouterParams | None = None, *, offers_episub: bool = True) -> None:
+    def __init__(self, params: RouterParams | None = None) -> None:
         self.pubsub: Any = FakePubsub()
         self.counters = Counters()
         self.params = params or RouterParams()
-        self.peers = PeerTable(self.pubsub, self.params, self.counters, offers_episub=offers_episub)
+        self.peers = PeerTable(self.pubsub, self.params, self.counters)
         self.log = Log()
 
     def listen(self) -> None:
         """Note transitions, after all other listeners."""
         self.peers.listen(self.log)
 
-    def connect(self, peer: RemotePeer, *protocols: TProtocol) -> None:
-        """A connection comes up, with streams of the other side over `protocols`."""
-        self.pubsub.connections.setdefault(peer.id, []).append(FakeConnection(*protocols))
+    def connect(self, peer: RemotePeer) -> None:
+        """A connection comes up."""
+        self.pubsub.connections.setdefault(peer.id, []).append(FakeConnection())
         self.peers.connection_opened(peer.id)
 
     def open_stream(

@@ -6,6 +6,7 @@ import pytest
 import trio
 from libp2p import new_host
 from libp2p.abc import IHost
+from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.peer.id import ID
 from libp2p.peer.peerstore import PeerStoreError, create_signed_peer_record
 from libp2p.pubsub.rpc_queue import RpcQueue
@@ -15,10 +16,9 @@ from episub_router.net import framer as module
 from episub_router.net.address_book import AddressBook
 from episub_router.net.backlog import Backlog
 from episub_router.net.counters import Counters
-from episub_router.net.framer import Framer, OutgoingFrame
+from episub_router.net.framer import AGAIN_AFTER, MAX_REMEMBERED, Framer, OutgoingFrame
 from episub_router.net.peers import RemotePeer
 from episub_router.protocol.messages import Nodes
-from episub_router.wire.sent_records import AGAIN_AFTER, MAX_REMEMBERED, SentRecords
 
 
 async def test_a_record_outlives_the_addresses_in_the_peerstore() -> None:
@@ -71,29 +71,23 @@ async def test_a_record_goes_over_a_connection_once_in_a_while(autojump_clock: o
     assert await carries_record()
 
 
-def test_a_record_counts_as_sent_once_its_frame_is_on_its_way() -> None:
-    sent = SentRecords()
-    for _ in range(2):
-        sent.begin_frame()
-        assert sent.attach(b"a", b"record", 0.0) == b"record"
-        assert sent.attach(b"a", b"record", 0.0) is None, "twice in one frame"
-    sent.note_frame_sent(0.0)
-    sent.begin_frame()
-    assert sent.attach(b"a", b"record", 1.0) is None
-    assert sent.attach(b"a", b"newer", 1.0) == b"newer"
-    assert sent.attach(b"b", None, 1.0) is None
+async def test_so_many_records_are_remembered(autojump_clock: object) -> None:
+    book, address = AddressBook(), Multiaddr("/ip4/127.0.0.1/tcp/4001")
+    names = []
+    for _ in range(MAX_REMEMBERED + 1):
+        keys = create_new_key_pair()
+        names.append(ID.from_pubkey(keys.public_key).to_bytes())
+        envelope = create_signed_peer_record(ID(names[-1]), [address], keys.private_key)
+        assert book.learn(names[-1], envelope.marshal_envelope())
+    framer = Framer(new_host(), book, Counters())
+    somebody = RemotePeer(ID(b"somebody"), Backlog(1, 1), 0)
 
+    def carries_record(peer: bytes) -> bool:
+        rpc = framer.encode(somebody, "topic", (Nodes((peer, peer), 6),))
+        return rpc.SerializeToString().count(book.record(peer) or b"none") == 1
 
-def test_so_many_records_are_remembered() -> None:
-    sent = SentRecords()
-    names = [bytes([1, number]) for number in range(MAX_REMEMBERED + 1)]
-    for name in names:
-        sent.begin_frame()
-        sent.attach(name, b"record", 0.0)
-        sent.note_frame_sent(0.0)
-    sent.begin_frame()
-    assert sent.attach(names[0], b"record", 0.0) == b"record"
-    assert sent.attach(names[-1], b"record", 0.0) is None
+    assert all(map(carries_record, names))
+    assert [carries_record(peer) for peer in (names[-1], names[0])] == [False, True]
 
 
 async def test_this_node_s_record_is_not_looked_up_for_each_receiver(

@@ -149,7 +149,6 @@ def test_writable_to_interrupted_and_back(lab: Lab, peer: RemotePeer) -> None:
 def test_interrupted_to_connected(lab: Lab, peer: RemotePeer) -> None:
     """The new stream never came: nothing says any more which side the peer is on."""
     interrupted(lab, peer)
-    peer.showed_episub = True
     lab.peers.dial_failed(peer)
     assert now(peer) == (CONNECTED, UNKNOWN)
     assert lab.log.take() == ["dial failed", "lost"]
@@ -168,12 +167,12 @@ def test_interrupted_to_idle(lab: Lab, peer: RemotePeer) -> None:
     assert lab.log.take() == ["dial failed"]
 
 
-@pytest.mark.parametrize("how", ["protocol", "frame", "stream of its own"])
+@pytest.mark.parametrize("how", ["protocol", "frame"])
 def test_a_peer_that_comes_back_as_something_else_is_served_as_that(
     lab: Lab, peer: RemotePeer, how: str
 ) -> None:
     """Its replacement stream never came, so that Pubsub said nothing when it went."""
-    lab.connect(peer, *([PROTOCOL_ID] if how == "stream of its own" else []))
+    lab.connect(peer)
     lab.open_stream(peer, PROTOCOL_ID if how == "protocol" else MESHSUB)
     if how == "frame":
         lab.peers.note_episub(peer)
@@ -187,11 +186,11 @@ def test_a_peer_that_comes_back_as_something_else_is_served_as_that(
     assert lab.log.take() == [f"gossipsub {MESHSUB}"]
 
 
-def test_a_replacement_over_meshsub_ends_the_interruption(lab: Lab, peer: RemotePeer) -> None:
+def test_what_showed_episub_speaks_it_while_it_is_connected(lab: Lab, peer: RemotePeer) -> None:
     interrupted(lab, peer)
     lab.open_stream(peer, MESHSUB)
-    assert now(peer) == (WRITABLE, GOSSIPSUB)
-    assert lab.log.take() == ["lost", f"gossipsub {MESHSUB}"]
+    assert now(peer) == (WRITABLE, EPISUB)
+    assert lab.log.take() == ["writable"]
 
 
 @pytest.mark.parametrize("held", [False, True])
@@ -233,28 +232,15 @@ def test_gossipsub_and_gone(lab: Lab, peer: RemotePeer) -> None:
     assert lab.log.take() == ["no gossipsub"]
 
 
-@pytest.mark.parametrize("how", ["frame", "stream of its own"])
-def test_gossipsub_to_episub(lab: Lab, peer: RemotePeer, how: str) -> None:
+def test_gossipsub_to_episub(lab: Lab, peer: RemotePeer) -> None:
     lab.make_writable(peer, MESHSUB)
     peer.backlog.send(Item(), None)
     lab.log.take()
-    if how == "frame":
-        lab.peers.note_episub(peer)
-    else:
-        lab.connect(peer, PROTOCOL_ID)
-        lab.peers.queue_opened(peer.id)
+    lab.peers.note_episub(peer)
     assert now(peer) == (WRITABLE, EPISUB)
     assert lab.log.take() == ["no gossipsub", "writable"]
     assert not peer.backlog, "what waited was gossipsub's"
     assert peer.protocol == MESHSUB
-
-
-def test_without_episub_every_peer_is_gossipsub() -> None:
-    lab = Lab(offers_episub=False)
-    peer = lab.peers[KEY]
-    lab.connect(peer, PROTOCOL_ID)
-    lab.open_stream(peer, MESHSUB)
-    assert now(peer) == (WRITABLE, GOSSIPSUB)
 
 
 def test_frames_held_for_a_peer_that_is_gossipsub_are_lost(lab: Lab, peer: RemotePeer) -> None:
@@ -270,7 +256,6 @@ def test_frames_held_for_a_peer_that_is_gossipsub_are_lost(lab: Lab, peer: Remot
 def test_a_frame_of_a_peer_that_is_gone_shows_nothing(lab: Lab, peer: RemotePeer) -> None:
     lab.peers.note_episub(peer)
     assert now(peer) == (IDLE, UNKNOWN)
-    assert not peer.showed_episub
 
 
 def test_a_blacklisted_peer_is_not_writable_though_its_queue_stands(

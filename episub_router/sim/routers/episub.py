@@ -215,7 +215,7 @@ class EpisubNode(Node):
 
     def _note_listed(self, listed: tuple[Any, ...], peer: NodeId) -> int:
         """`peer` is sent a list: bytes of the records among those last sent to it. The router
-        leaves out what it sent over the connection in the last five minutes (`SentRecords`)."""
+        leaves out what it sent over the connection in the last five minutes."""
         before = self._listed.get(peer, ())
         others = [other for other in before if other not in listed]
         self._listed[peer] = (*listed, *others)[:_LISTED]
