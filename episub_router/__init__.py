@@ -9,53 +9,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from episub_router.fallback.params import FallbackParams
-    from episub_router.handle import TopicHandle, open
-    from episub_router.host import NodeStopped
-    from episub_router.metrics import NodeCollector
-    from episub_router.net.discovery.dht import DhtDiscovery
-    from episub_router.net.discovery.mdns import MdnsDiscovery
-    from episub_router.net.discovery.rendezvous import Discovery
-    from episub_router.net.discovery.rendezvous_point import RendezvousPointDiscovery
-    from episub_router.net.events import (
-        Alone,
-        Banned,
-        BootstrapFailed,
-        EventsMissed,
-        Joined,
-        LargeProgress,
-        LargeSent,
-        MessageLost,
-        NeighborDown,
-        NeighborUp,
-        NotJoined,
-        ReaderBehind,
+    from episub_router.fallback.params import FallbackParams as FallbackParams
+    from episub_router.handle import TopicHandle as TopicHandle
+    from episub_router.handle import open as open
+    from episub_router.host import NodeStopped as NodeStopped
+    from episub_router.metrics import NodeCollector as NodeCollector
+    from episub_router.net.discovery.dht import DhtDiscovery as DhtDiscovery
+    from episub_router.net.discovery.mdns import MdnsDiscovery as MdnsDiscovery
+    from episub_router.net.discovery.rendezvous import Discovery as Discovery
+    from episub_router.net.discovery.rendezvous_point import (
+        RendezvousPointDiscovery as RendezvousPointDiscovery,
     )
-    from episub_router.net.params import RouterParams
-    from episub_router.net.peers import PROTOCOL_ID
-    from episub_router.protocol.params import (
-        BroadcastParams,
-        EagerRepair,
-        EpisubParams,
-        MembershipParams,
-    )
-    from episub_router.publishing import (
-        BacklogFull,
-        MessageTooLarge,
-        PublishError,
-        PublishTimeout,
-        RouterNotRunning,
-    )
-    from episub_router.pubsub import (
-        Lagged,
-        PubsubDrop,
-        PubsubParams,
-        ResilientPubsub,
-        SignaturePolicy,
-        Subscription,
-    )
-    from episub_router.router import EpisubRouter
-    from episub_router.snapshot import NeighborSnapshot, OverlaySnapshot
+    from episub_router.net.events import Alone as Alone
+    from episub_router.net.events import Banned as Banned
+    from episub_router.net.events import BootstrapFailed as BootstrapFailed
+    from episub_router.net.events import EventsMissed as EventsMissed
+    from episub_router.net.events import Joined as Joined
+    from episub_router.net.events import LargeProgress as LargeProgress
+    from episub_router.net.events import LargeSent as LargeSent
+    from episub_router.net.events import MessageLost as MessageLost
+    from episub_router.net.events import NeighborDown as NeighborDown
+    from episub_router.net.events import NeighborUp as NeighborUp
+    from episub_router.net.events import NotJoined as NotJoined
+    from episub_router.net.events import ReaderBehind as ReaderBehind
+    from episub_router.net.params import RouterParams as RouterParams
+    from episub_router.net.peers import PROTOCOL_ID as PROTOCOL_ID
+    from episub_router.protocol.params import BroadcastParams as BroadcastParams
+    from episub_router.protocol.params import EagerRepair as EagerRepair
+    from episub_router.protocol.params import EpisubParams as EpisubParams
+    from episub_router.protocol.params import MembershipParams as MembershipParams
+    from episub_router.publishing import BacklogFull as BacklogFull
+    from episub_router.publishing import MessageTooLarge as MessageTooLarge
+    from episub_router.publishing import PublishError as PublishError
+    from episub_router.publishing import PublishTimeout as PublishTimeout
+    from episub_router.publishing import RouterNotRunning as RouterNotRunning
+    from episub_router.pubsub import Lagged as Lagged
+    from episub_router.pubsub import PubsubDrop as PubsubDrop
+    from episub_router.pubsub import PubsubParams as PubsubParams
+    from episub_router.pubsub import ResilientPubsub as ResilientPubsub
+    from episub_router.pubsub import SignaturePolicy as SignaturePolicy
+    from episub_router.pubsub import Subscription as Subscription
+    from episub_router.router import EpisubRouter as EpisubRouter
+    from episub_router.snapshot import NeighborSnapshot as NeighborSnapshot
+    from episub_router.snapshot import OverlaySnapshot as OverlaySnapshot
 
 _HOMES = {
     "PROTOCOL_ID": "net.peers",
@@ -101,49 +97,7 @@ _HOMES = {
     "open": "handle",
 }
 
-__all__ = [
-    "PROTOCOL_ID",
-    "Alone",
-    "BacklogFull",
-    "Banned",
-    "BootstrapFailed",
-    "BroadcastParams",
-    "DhtDiscovery",
-    "Discovery",
-    "EagerRepair",
-    "EpisubParams",
-    "EpisubRouter",
-    "EventsMissed",
-    "FallbackParams",
-    "Joined",
-    "Lagged",
-    "LargeProgress",
-    "LargeSent",
-    "MdnsDiscovery",
-    "MembershipParams",
-    "MessageLost",
-    "MessageTooLarge",
-    "NeighborDown",
-    "NeighborSnapshot",
-    "NeighborUp",
-    "NodeCollector",
-    "NodeStopped",
-    "NotJoined",
-    "OverlaySnapshot",
-    "PublishError",
-    "PublishTimeout",
-    "PubsubDrop",
-    "PubsubParams",
-    "ReaderBehind",
-    "RendezvousPointDiscovery",
-    "ResilientPubsub",
-    "RouterNotRunning",
-    "RouterParams",
-    "SignaturePolicy",
-    "Subscription",
-    "TopicHandle",
-    "open",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

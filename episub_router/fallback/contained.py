@@ -18,11 +18,9 @@ from libp2p.peer.id import ID
 from libp2p.peer.peerinfo import PeerInfo
 from libp2p.pubsub.extensions import ExtensionsState
 from libp2p.pubsub.pb import rpc_pb2
-from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.fallback.cache import BoundedCache
 from episub_router.fallback.params import FallbackParams
-from episub_router.fallback.protection import MeshProtection
 from episub_router.fallback.sending import MessageSender
 
 BACKOFF_SLACK = 2
@@ -85,7 +83,8 @@ class ContainedGossipSub(MessageSender):
         self._params = params
         self._fresh: dict[tuple[str, ID], None] = {}  # mesh links since the last heartbeat
         self._left: dict[tuple[str, ID], None] = {}  # back-offs of those that we left
-        self._protection: MeshProtection | None = None
+        self._protected: dict[str, set[ID]] = {}
+        """The mesh of each topic, whose connections the connection manager keeps."""
         self._has_work = trio.Event()
 
     async def wait_for_work(self) -> None:
@@ -106,10 +105,6 @@ class ContainedGossipSub(MessageSender):
     def _is_idle(self) -> bool:
         return not (self.peer_protocol or self.mcache.msgs)
 
-    def attach(self, pubsub: Pubsub) -> None:
-        super().attach(pubsub)
-        self._protection = MeshProtection(pubsub.host.get_network())
-
     def remove_peer(self, peer_id: ID) -> None:
         super().remove_peer(peer_id)
         self._look_at_links()
@@ -127,12 +122,17 @@ class ContainedGossipSub(MessageSender):
 
     def _look_at_links(self, *topics: str) -> None:
         """The mesh of `topics`, or of any, may have changed."""
-        if self._protection is None:
-            return
-        for topic in topics or dict.fromkeys([*self.mesh, *self._protection.topics()]):
-            for peer in self._protection.keep(topic, self.mesh.get(topic, set())):
+        network = self._pubsub().host.get_network()
+        for topic in topics or dict.fromkeys([*self.mesh, *self._protected]):
+            before, mesh = self._protected.pop(topic, set()), set(self.mesh.get(topic, ()))
+            for peer in before - mesh:
+                network.unprotect(peer, f"gossipsub/{topic}")
+            for peer in mesh - before:
+                network.protect(peer, f"gossipsub/{topic}")
                 self._fresh[topic, peer] = None
                 self._note_link()
+            if mesh:
+                self._protected[topic] = mesh
 
     async def beat(self) -> None:
         """One heartbeat. GossipSub's `heartbeat` has no end, and a process with many hosts would

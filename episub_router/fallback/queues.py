@@ -5,10 +5,8 @@ Pubsub's queue of a peer holds 32 RPCs, and GossipSub drops what is beyond.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.rpc_queue import RpcQueue
 
@@ -44,26 +42,3 @@ class GossipQueue:
     def push(self, rpc: rpc_pb2.RPC, priority: bool = False) -> bool:
         """Queue `rpc`; False if there is no room in the backlog either."""
         return self._outbound.send_rpc(self._peer, OutgoingRpc(rpc, priority))
-
-
-class GossipQueues(Mapping[ID, GossipQueue]):
-    """Pubsub's queues of the peers on this side."""
-
-    def __init__(
-        self,
-        queues: Mapping[ID, RpcQueue],
-        record_of: Callable[[ID], RemotePeer],
-        outbound: Outbound,
-    ) -> None:
-        self._queues = queues
-        self._record_of = record_of
-        self._outbound = outbound
-
-    def __getitem__(self, peer: ID) -> GossipQueue:
-        return GossipQueue(self._record_of(peer), self._queues[peer], self._outbound)
-
-    def __iter__(self) -> Iterator[ID]:
-        return iter(self._queues)
-
-    def __len__(self) -> int:
-        return len(self._queues)

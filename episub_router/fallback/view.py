@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from libp2p.abc import IHost, INetStream
 from libp2p.peer.id import ID
@@ -11,7 +11,7 @@ from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.timed_cache.last_seen_cache import LastSeenCache
 
-from episub_router.fallback.queues import GossipQueues
+from episub_router.fallback.queues import GossipQueue
 from episub_router.net.outbound import Outbound
 from episub_router.net.peers import PeerTable
 
@@ -33,11 +33,11 @@ class GossipView:
         self._pubsub = pubsub
         self.host: IHost = pubsub.host
         # Pubsub makes its dictionaries after it has attached its router.
-        self.peers: Mapping[ID, INetStream] = _Part(lambda: pubsub.peers, is_served)
-        self.peer_queues = GossipQueues(
-            _Part(lambda: pubsub.peer_queues, is_served),
-            lambda peer: peers[peer.to_bytes()],
-            outbound,
+        self.peers: Mapping[ID, INetStream] = _Part(is_served, lambda: pubsub.peers)
+        self.peer_queues: Mapping[ID, GossipQueue] = _Part(
+            is_served,
+            lambda: pubsub.peer_queues,
+            lambda peer, queue: GossipQueue(peers[peer.to_bytes()], queue, outbound),
         )
         self.peer_topics: Mapping[str, set[ID]] = _Subscribers(pubsub, is_served)
 
@@ -58,16 +58,23 @@ class GossipView:
 
 
 class _Part(Mapping[ID, _V]):
-    """Those entries of one of Pubsub's dictionaries whose peers are served."""
+    """Those entries of one of Pubsub's dictionaries whose peers are served, as GossipSub sees
+    them."""
 
-    def __init__(self, whole: Callable[[], Mapping[ID, _V]], is_served: IsServed) -> None:
-        self._whole = whole
+    def __init__(
+        self,
+        is_served: IsServed,
+        whole: Callable[[], Mapping[ID, Any]],
+        seen_as: Callable[[ID, Any], _V] = lambda _, value: value,
+    ) -> None:
         self._is_served = is_served
+        self._whole = whole
+        self._seen_as = seen_as
 
     def __getitem__(self, peer: ID) -> _V:
         if not self._is_served(peer):
             raise KeyError(peer)
-        return self._whole()[peer]
+        return self._seen_as(peer, self._whole()[peer])
 
     def __iter__(self) -> Iterator[ID]:
         return filter(self._is_served, self._whole())

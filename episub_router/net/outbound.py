@@ -185,15 +185,12 @@ class Outbound(PeerListener):
                 rest = LOOK_INTERVAL
 
     def _watched(self) -> list[RemotePeer]:
-        return [p for p in self.peers if p.watched or p.state is PeerState.CONNECTED]
+        return [peer for peer in self.peers if peer.watched]
 
     def _look_at(self, peer: RemotePeer) -> None:
         queue = self.peers.queue(peer)
         if queue is None:
             peer.watched = False
-            if peer.state is PeerState.CONNECTED:
-                # py-libp2p reports no end of a connection that it cancelled while it came up.
-                self.peers.connection_closed(peer.id)
             return
         # It may have taken the place of one that is still being emptied.
         self._flush(peer)

@@ -20,15 +20,14 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from episub_router.net.backlog import Backlog
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.params import RouterParams
-from episub_router.util.bounded import put_last
 from episub_router.util.connections import is_connected
 from episub_router.util.send_window import SendWindow
 from episub_router.wire.sequence import ReplayWindow
 
 PROTOCOL_ID = TProtocol("/episub/1.0.0")
 
-MAX_IDLE_PEERS = 4096
-"""Records kept of peers that aren't connected, for their dial back-off and their sequence ids;
+MAX_PEERS = 4096
+"""Records that are kept, as long as they are of no use but for dial back-offs and sequence ids;
 chosen: many times the connections of one host."""
 
 DIAL_BACKOFF = 2.0
@@ -40,11 +39,9 @@ _LONGEST_BACKOFF = 60.0
 
 
 class PeerState(Enum):
-    """How far we are from sending to a peer."""
+    """Whether a peer takes messages from us."""
 
-    IDLE = "idle"  # not connected, and not being dialled
-    DIALLING = "dialling"  # not connected; a request to make it writable is under way
-    CONNECTED = "connected"  # no stream of ours over which it takes messages
+    CLOSED = "closed"  # no stream of ours over which it takes messages
     WRITABLE = "writable"  # Pubsub has a queue for it, and it takes what is in there
     INTERRUPTED = "interrupted"  # its stream broke, a new one is awaited over the connection
 
@@ -78,7 +75,7 @@ class RemotePeer:
     backlog: Backlog
     last_sent: int  # the sequence id of the last frame to it (E42)
     key: bytes = field(init=False)  # the bytes of `id`, by which the core knows the peer
-    state: PeerState = PeerState.IDLE
+    state: PeerState = PeerState.CLOSED
     side: PeerSide = PeerSide.UNKNOWN
     protocol: TProtocol | None = None  # what our stream to it negotiated
     topics: dict[str, None] = field(default_factory=dict)  # topics in which it is a neighbour
@@ -190,8 +187,8 @@ class PeerListener:
 class PeerTable:
     """Every remote peer's record, by the bytes of its id.
 
-    Looking up a peer that has none makes one. Records of connected peers, and of those that are
-    being dialled, are kept; of the others the `MAX_IDLE_PEERS` used last.
+    Looking up a peer that has none makes one. Beyond `MAX_PEERS` the oldest goes, but those of
+    peers that are connected, or being dialled.
     """
 
     pubsub: Pubsub
@@ -201,8 +198,6 @@ class PeerTable:
     def __post_init__(self) -> None:
         self._listeners: list[PeerListener] = []
         self._peers: dict[bytes, RemotePeer] = {}
-        self._idle: dict[bytes, None] = {}
-        """Keys of idle peers, the one used longest ago first."""
         self._first_sequence_id = time.time_ns()
         """A restarted node goes on above its past; ids stay in [1, 2^64)."""
         self.close_due_changed = trio.Event()
@@ -218,9 +213,22 @@ class PeerTable:
         peer = self._peers.get(key)
         if peer is None:
             backlog = Backlog(self.params.backlog_frames, self.params.backlog_bytes)
+            self._make_room()
             peer = self._peers[key] = RemotePeer(ID(key), backlog, self._first_sequence_id)
-            self._move(peer, PeerState.IDLE)
         return peer
+
+    def _make_room(self) -> None:
+        """Forget the oldest records that are of no use, beyond the bound."""
+        for _ in range(len(self._peers)):
+            if len(self._peers) < MAX_PEERS:
+                return
+            key = next(iter(self._peers))
+            peer = self._peers.pop(key)
+            if peer.request is not None or self.is_connected(peer.id):
+                self._peers[key] = peer
+            else:
+                # Should it come back, its ids start above everything that it was sent.
+                self._first_sequence_id = max(self._first_sequence_id, peer.last_sent)
 
     def known(self, peer: ID) -> RemotePeer | None:
         """What is known of `peer`, if anything is."""
@@ -262,16 +270,15 @@ class PeerTable:
 
     # Arrivals and departures, as the host and Pubsub report them
 
-    def connection_opened(
-        self, peer_id: ID, probed: bool | None = None, outbound: bool = False
-    ) -> None:
-        """The host has a connection to `peer_id`; `probed`: a new one, which the system ends by
-        itself if it is silent, or doesn't; `outbound`: a new one that this side opened."""
+    def connection_opened(self, peer_id: ID, probed: bool = False, outbound: bool = False) -> None:
+        """The host has a new connection to `peer_id`; `probed`: the system ends it by itself if it
+        is silent; `outbound`: this side opened it."""
         peer = self[peer_id.to_bytes()]
-        if probed is not None:
-            peer.probed = probed and peer.probed is not False
-        if peer.state in (PeerState.IDLE, PeerState.DIALLING):
-            self._move(peer, PeerState.CONNECTED)
+        known = self.pubsub.host.get_network().get_connections(peer_id)
+        if peer.protocol is None and len(known) <= 1:
+            # py-libp2p reports no end of a connection that it cancelled while it came up.
+            peer.forget_connection()
+        peer.probed = probed and peer.probed is not False
         if self.is_banned(peer):
             self._close_in(peer, 0.0)
         elif outbound and trio.current_time() < peer.dialled_until and peer.close_at is None:
@@ -287,7 +294,6 @@ class PeerTable:
     def stream_opened(self, peer_id: ID, protocol: TProtocol) -> None:
         """Pubsub has a stream to `peer_id` over `protocol`, and no queue yet."""
         peer = self[peer_id.to_bytes()]
-        self.connection_opened(peer_id)
         peer.protocol = protocol
         if protocol == PROTOCOL_ID or peer.side is PeerSide.EPISUB:
             self._take_to_episub(peer)
@@ -307,11 +313,9 @@ class PeerTable:
         """`peer` sent a frame, or announced that it speaks Episub."""
         if peer.state is PeerState.WRITABLE and peer.side is PeerSide.EPISUB:
             return
-        if peer.state is PeerState.IDLE and not self.is_connected(peer.id):
-            return
-        self.connection_opened(peer.id)
-        self._take_to_episub(peer)
-        self._open(peer)
+        if self.is_connected(peer.id):
+            self._take_to_episub(peer)
+            self._open(peer)
 
     def stream_lost(self, peer_id: ID) -> None:
         """Pubsub's stream to `peer_id` is gone, perhaps with the connection."""
@@ -327,7 +331,7 @@ class PeerTable:
         elif connected:
             self._discard(peer)
             peer.side = PeerSide.UNKNOWN
-            self._move(peer, PeerState.CONNECTED)
+            self._move(peer, PeerState.CLOSED)
         for listener in self._listeners:
             listener.gossipsub_peer_removed(peer)
         if not connected:
@@ -343,9 +347,6 @@ class PeerTable:
         if peer.request is not None:
             return
         peer.request = trio.Event()
-        if peer.state is PeerState.IDLE:
-            connected = self.is_connected(peer.id)
-            self._move(peer, PeerState.CONNECTED if connected else PeerState.DIALLING)
         for listener in self._listeners:
             listener.dial_wanted(peer, for_others)
 
@@ -355,12 +356,12 @@ class PeerTable:
         interrupted = peer.state is PeerState.INTERRUPTED
         discarded = 0 if peer.side is PeerSide.GOSSIPSUB else self._discard(peer)
         if not self.is_connected(peer.id):
+            self._move(peer, PeerState.CLOSED)
             peer.forget_connection()
-            self._move(peer, PeerState.IDLE)
         elif interrupted:
             # Without a stream nothing says any more which side the peer is on.
             peer.side = PeerSide.UNKNOWN
-            self._move(peer, PeerState.CONNECTED)
+            self._move(peer, PeerState.CLOSED)
         for listener in self._listeners:
             listener.dial_failed(peer)
         if interrupted or discarded:
@@ -384,7 +385,7 @@ class PeerTable:
         self.counters.add(Reason.PEER_STALLED)
         self._discard(peer)
         if peer.state is PeerState.WRITABLE:
-            self._move(peer, PeerState.CONNECTED)
+            self._move(peer, PeerState.CLOSED)
             if peer.side is PeerSide.EPISUB:
                 self._notify_lost(peer)
 
@@ -420,11 +421,10 @@ class PeerTable:
         return peer.banned_until > 0 and trio.current_time() < peer.banned_until
 
     def ban(self, peer: RemotePeer, seconds: float) -> None:
-        """Close the connections to `peer`, and new ones for `seconds`, and don't dial it. At most
-        `MAX_IDLE_PEERS` that aren't connected are remembered."""
+        """Close the connections to `peer`, and new ones for `seconds`, and don't dial it."""
         peer.banned_until = max(peer.banned_until, trio.current_time() + seconds)
         peer.dial_not_before = max(peer.dial_not_before, peer.banned_until)
-        if peer.state not in (PeerState.IDLE, PeerState.DIALLING):
+        if self.is_connected(peer.id):
             self._close_in(peer, 0.0)
 
     def _close_in(self, peer: RemotePeer, seconds: float) -> None:
@@ -439,14 +439,6 @@ class PeerTable:
         if peer.state is PeerState.WRITABLE:
             peer.records_sent.clear()
         peer.state = state
-        if state is not PeerState.IDLE:
-            self._idle.pop(peer.key, None)
-            return
-        forgotten = put_last(self._idle, peer.key, None, MAX_IDLE_PEERS)
-        if forgotten is not None:
-            # Should it come back, its ids start above everything that it was sent.
-            last_sent = self._peers.pop(forgotten).last_sent
-            self._first_sequence_id = max(self._first_sequence_id, last_sent)
 
     def _open(self, peer: RemotePeer) -> None:
         """Use `peer`, if there is a queue for it, and it hasn't been in use already."""
@@ -471,7 +463,7 @@ class PeerTable:
         if peer.side is PeerSide.GOSSIPSUB:
             self._discard(peer)
             if peer.state is PeerState.WRITABLE:
-                self._move(peer, PeerState.CONNECTED)
+                self._move(peer, PeerState.CLOSED)
             peer.side = PeerSide.EPISUB
             for listener in self._listeners:
                 listener.gossipsub_peer_removed(peer)
@@ -482,8 +474,8 @@ class PeerTable:
         discarded = self._discard(peer)
         # What sent a frame counts as connected, writable or not.
         lost = discarded or peer.side is PeerSide.EPISUB or peer.state is PeerState.WRITABLE
+        self._move(peer, PeerState.CLOSED)
         peer.forget_connection()
-        self._move(peer, PeerState.IDLE if peer.request is None else PeerState.DIALLING)
         if lost:
             self._notify_lost(peer)
 
