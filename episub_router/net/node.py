@@ -76,7 +76,7 @@ class NodeParts:
         counters.listen(DropLog().counted)
         self.peers = peers = PeerTable(pubsub, router_params, counters)
         self.events = TopicEvents()
-        self._bootstrap = Bootstrap(me, bootstrap, joined, self.events)
+        self._bootstrap = Bootstrap(peers[me], bootstrap, joined, self.events)
         self.book = AddressBook(in_use=partial(is_in_a_view, joined))
         for peer, addresses in self._bootstrap.addresses.items():
             self.book.found(peer, addresses)
@@ -195,8 +195,12 @@ class NodeParts:
 
     def why_alone(self, topic: str) -> list[str]:
         """What speaks against neighbours in `topic`, one line each."""
-        failures = self._bootstrap.failures
-        reasons = [f"{address}: {reason}" for address, reason in failures.items()]
+        reasons = [
+            f"{address}: {self.peers[key].dial_error}"
+            for key, addresses in self._bootstrap.addresses.items()
+            for address in addresses[:1]
+            if self.peers[key].dial_error
+        ]
         speakers = self.peers.writable()
         there = self.payloads.subscribers(topic)
         if there:

@@ -451,7 +451,7 @@ class PeerTable:
             return
         self._move(peer, PeerState.WRITABLE)
         if peer.side is PeerSide.EPISUB:
-            peer.dial_pause, peer.dial_not_before = 0.0, peer.banned_until
+            peer.dial_pause, peer.dial_not_before, peer.dial_error = 0.0, peer.banned_until, ""
             if peer.request is not None:
                 peer.request.set()
                 peer.request = None

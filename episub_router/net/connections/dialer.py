@@ -92,7 +92,7 @@ class Dialer(PeerListener):
         if writable.is_set():
             return
         self.counters.add(reason)
-        peer.dial_error = _EXPLAINED.get(reason) or peer.dial_error
+        peer.dial_error = _EXPLAINED.get(reason) or peer.dial_error or "the dial failed"
         self.peers.dial_failed(peer)
 
     async def _make_writable(

@@ -21,37 +21,30 @@ _SAME_KEY = "it has this node's own peer id: two nodes can't share a key"
 class Bootstrap(Discovery, PeerListener):
     """The same nodes for every topic; it can't provide this node to others.
 
-    Failed dials to them are reported in each of `topics`. `failures` has the last reason for each
-    address; bounded by the list.
+    Failed dials to them are reported in each of `topics`.
     """
 
-    me: bytes
+    me: RemotePeer
     peers: Sequence[PeerInfo]
     topics: Iterable[str]
     events: TopicEvents
 
     def __post_init__(self) -> None:
         self.addresses = {info.peer_id.to_bytes(): tuple(info.addrs) for info in self.peers}
-        self.failures: dict[Multiaddr, str] = {}
 
     async def find(self, topic: str) -> Sequence[PeerInfo]:
-        if self.me in self.addresses:
-            self._report((topic,), self.me, _SAME_KEY)
+        if self.me.key in self.addresses:
+            self.me.dial_error = _SAME_KEY
+            self._report((topic,), self.me)
         return self.peers
 
     def dial_failed(self, peer: RemotePeer) -> None:
-        if peer.key in self.addresses:
-            self._report(self.topics, peer.key, peer.dial_error or "the dial failed")
+        self._report(self.topics, peer)
 
-    def peer_writable(self, peer: RemotePeer) -> None:
-        for address in self.addresses.get(peer.key, ()):
-            self.failures.pop(address, None)
-
-    def _report(self, topics: Iterable[str], key: bytes, reason: str) -> None:
-        for address in self.addresses[key][:1]:
-            self.failures[address] = reason
+    def _report(self, topics: Iterable[str], peer: RemotePeer) -> None:
+        for address in self.addresses.get(peer.key, ())[:1]:
             for topic in topics:
-                self.events.emit(BootstrapFailed(topic, address, reason))
+                self.events.emit(BootstrapFailed(topic, address, peer.dial_error))
 
 
 def parse_bootstrap(addresses: Iterable[Multiaddr | str]) -> list[PeerInfo]:
