@@ -107,6 +107,14 @@ class Lab:
         self.router._periodic_security_cleanup()
 
 
+async def with_a_peer(kind: str, **options: Any) -> tuple[Lab, ID]:
+    """A router that has joined the topic, in which there is one peer."""
+    lab = Lab(kind, **options)
+    [peer] = lab.add(1)
+    await lab.router.join(TOPIC)
+    return lab, peer
+
+
 @pytest.fixture(
     params=[
         "contained",
@@ -164,9 +172,7 @@ async def test_the_heartbeat_keeps_its_rate() -> None:
 
 async def test_more_than_ten_messages_a_second(kind: str) -> None:
     """_check_spam_protection counts own messages and relayed ones."""
-    lab = Lab(kind)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind)
     lab.pubsub.sent(peer)
     for number in range(30):
         await lab.router.publish(ME, message(number))
@@ -189,9 +195,7 @@ async def test_a_peer_that_grafted_and_was_gone_before_we_knew_it(kind: str) -> 
 
 async def test_peers_in_a_prune_are_not_dialled_by_the_one_who_reads_it() -> None:
     """_do_px connects to each in turn, which may take minutes; the stream is not read so long."""
-    lab = Lab("contained")
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer("contained")
     named = [rpc_pb2.PeerInfo(peerID=b"%d" % number) for number in range(20)]
     prune = rpc_pb2.ControlPrune(topicID=TOPIC, peers=named)
     await lab.router.handle_prune(prune, peer)
@@ -231,9 +235,7 @@ def grafts(lab: Lab, peer: ID) -> int:
 
 async def test_a_back_off_is_kept_to_its_end(kind: str, clock: Clock) -> None:
     """_add_back_off rounds the time down: the last second is left out."""
-    lab = Lab(kind)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind)
     await lab.router.handle_prune(rpc_pb2.ControlPrune(topicID=TOPIC, backoff=60), peer)
     assert grafts(lab, peer) == 1  # that of join
     clock.now += 59.5
@@ -246,9 +248,7 @@ async def test_a_back_off_is_kept_to_its_end(kind: str, clock: Clock) -> None:
 
 async def test_peers_that_we_left_are_not_grafted_for_ten_seconds(kind: str, clock: Clock) -> None:
     """_check_graft_flood_protection refuses for so long, and for a minute then."""
-    lab = Lab(kind)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind)
     await lab.router.leave(TOPIC)
     assert grafts(lab, peer) == 1
     await lab.router.join(TOPIC)
@@ -263,9 +263,7 @@ async def test_peers_that_we_left_are_not_grafted_for_ten_seconds(kind: str, clo
 
 async def test_peers_that_we_left_may_graft_us(kind: str, clock: Clock) -> None:
     """leave notes a back-off for peers that wait for us to come back, too."""
-    lab = Lab(kind)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind)
     await lab.router.leave(TOPIC)
     await lab.router.join(TOPIC)
     await lab.router.handle_graft(rpc_pb2.ControlGraft(topicID=TOPIC), peer)
@@ -277,10 +275,8 @@ async def test_a_graft_after_its_back_off_is_welcome(
     kind: str, clock: Clock, backoff: int, wait: float
 ) -> None:
     """_check_graft_flood_protection wants 10 s, and handle_graft has another clock's seconds."""
-    lab = Lab(kind)
-    [peer] = lab.add(1)
     clock.now = 1000.0
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind)
     await lab.router.handle_prune(rpc_pb2.ControlPrune(topicID=TOPIC, backoff=backoff), peer)
     clock.now += wait
     await lab.router.handle_graft(rpc_pb2.ControlGraft(topicID=TOPIC), peer)
@@ -288,9 +284,7 @@ async def test_a_graft_after_its_back_off_is_welcome(
 
 
 async def test_a_graft_within_a_back_off_is_refused(clock: Clock) -> None:
-    lab = Lab("contained")
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer("contained")
     await lab.router.handle_prune(rpc_pb2.ControlPrune(topicID=TOPIC, backoff=60), peer)
     clock.now += 50
     await lab.router.handle_graft(rpc_pb2.ControlGraft(topicID=TOPIC), peer)
@@ -300,9 +294,7 @@ async def test_a_graft_within_a_back_off_is_refused(clock: Clock) -> None:
 
 async def test_a_peer_in_back_off_is_told_of_messages(kind: str) -> None:
     """_handle_topic_heartbeat passes it over."""
-    lab = Lab(kind)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind)
     await lab.router.handle_prune(rpc_pb2.ControlPrune(topicID=TOPIC, backoff=60), peer)
     await lab.router.publish(ME, message(1))
     lab.pubsub.sent(peer)
@@ -356,9 +348,7 @@ async def test_the_applications_message_ids_are_those_that_are_gossiped(
     kind: str, message_id: Any
 ) -> None:
     """mcache.MessageCache.put has ids of its own."""
-    lab = Lab(kind, message_id=message_id)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind, message_id=message_id)
     await lab.router.publish(ME, message(1))
     assert lab.router.mcache.window(TOPIC) == [message_id(message(1))]
     lab.pubsub.sent(peer)
@@ -374,9 +364,7 @@ async def test_the_applications_message_ids_are_those_that_are_gossiped(
 
 async def test_ids_that_look_like_hexadecimal(kind: str) -> None:
     """utils.safe_bytes_from_hex takes them for other ones."""
-    lab = Lab(kind)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind)
     lab.pubsub.sent(peer)
     lab.pubsub.seen_messages.add(b"abcd")
     ihave = rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=[b"abcd"])
@@ -386,9 +374,7 @@ async def test_ids_that_look_like_hexadecimal(kind: str) -> None:
 
 async def test_messages_without_sequence_numbers_are_not_all_the_same(kind: str) -> None:
     """_check_equivocation goes by author and sequence number."""
-    lab = Lab(kind, message_id=by_content)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind, message_id=by_content)
     lab.pubsub.sent(peer)
     for data in (b"one", b"two"):
         await lab.router.publish(ME, message(0, data, seqno=b""))
@@ -397,9 +383,7 @@ async def test_messages_without_sequence_numbers_are_not_all_the_same(kind: str)
 
 async def test_one_request_for_the_same_message_many_times(kind: str) -> None:
     """handle_iwant answers each mention."""
-    lab = Lab(kind)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind)
     await lab.router.publish(ME, message(1))
     lab.pubsub.sent(peer)
     wanted = [get_peer_and_seqno_msg_id(message(1))] * 100
@@ -410,9 +394,7 @@ async def test_one_request_for_the_same_message_many_times(kind: str) -> None:
 
 async def test_messages_of_other_topics_are_not_asked_for(kind: str) -> None:
     """handle_ihave doesn't look at the topic."""
-    lab = Lab(kind)
-    [peer] = lab.add(1)
-    await lab.router.join(TOPIC)
+    lab, peer = await with_a_peer(kind)
     lab.pubsub.sent(peer)
     ihave = rpc_pb2.ControlIHave(topicID="another", messageIDs=[b"id"])
     await lab.router.handle_ihave(ihave, peer)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
 from Crypto.PublicKey import RSA
-from libp2p.abc import INetStream
+from libp2p.abc import INetStream, IPubsubRouter
 from libp2p.crypto.rsa import RSAPublicKey
 from libp2p.peer.id import ID
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
+from libp2p.pubsub.pubsub import Pubsub
 from libp2p.pubsub.validators import PUBSUB_SIGNING_PREFIX
 from libp2p.utils import encode_varint_prefixed
 
-from tests.hosts import PATIENCE, Node
+from episub_router import ResilientPubsub
+from tests.hosts import PATIENCE, Node, connect, running_nodes
 
 TOPIC = "t"
 GARBAGE = b"\x04\xff\xff\xff\xff"
@@ -23,6 +27,29 @@ GARBAGE = b"\x04\xff\xff\xff\xff"
 
 def flood() -> FloodSub:
     return FloodSub([PROTOCOL_ID])
+
+
+@asynccontextmanager
+async def pair(
+    router: Callable[[], IPubsubRouter] = flood,
+    pubsub_class: type[Pubsub] = ResilientPubsub,
+    **options: Any,
+) -> AsyncIterator[tuple[Node, Node]]:
+    """Two nodes that are connected."""
+    async with running_nodes(
+        2, router=router, pubsub_class=pubsub_class, pubsub_options=options
+    ) as (a, b):
+        await connect(a, b)
+        yield a, b
+
+
+def resilient(node: Node) -> ResilientPubsub:
+    assert isinstance(node.pubsub, ResilientPubsub)
+    return node.pubsub
+
+
+def subscribing(*topics: str) -> RPC:
+    return RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid=topic) for topic in topics])
 
 
 async def open_raw(sender: Node, receiver: Node) -> INetStream:
@@ -56,8 +83,7 @@ class Marks:
         """Send a mark and wait until it was read."""
         self._count += 1
         topic = f"mark {self._count}"
-        mark = RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid=topic)])
-        await send(self._stream, mark)
+        await send(self._stream, subscribing(topic))
         await self._receiver.pubsub.wait_for_subscription(self._sender.id, topic, PATIENCE)
 
 

@@ -27,7 +27,19 @@ from tests.hosts import (
     running_nodes,
     subscribe_all,
 )
-from tests.pubsub.frames import GARBAGE, TOPIC, flood, open_new, open_raw, publishing, send, signed
+from tests.pubsub.frames import (
+    GARBAGE,
+    TOPIC,
+    flood,
+    open_new,
+    open_raw,
+    pair,
+    publishing,
+    resilient,
+    send,
+    signed,
+    subscribing,
+)
 
 pytestmark = pytest.mark.hosts
 
@@ -56,21 +68,18 @@ def streams_between(a: Node, b: Node) -> int:
 
 
 def drops(node: Node) -> dict[PubsubDrop, int]:
-    assert isinstance(node.pubsub, ResilientPubsub)
-    return dict(node.pubsub.drops)
+    return dict(resilient(node).drops)
 
 
 async def test_stock_dies_of_a_garbage_frame() -> None:
-    async with running_nodes(2, router=flood) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair(flood, Pubsub) as (attacker, victim):
         stream = await open_raw(attacker, victim)
         await stream.write(GARBAGE)
         assert "DecodeError" in repr(await victim.crashed())
 
 
 async def test_stock_forgets_a_peer_over_a_frame_that_is_too_long() -> None:
-    async with running_nodes(2, router=flood) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair(flood, Pubsub) as (attacker, victim):
         await subscribe_all([attacker, victim], TOPIC)
         stream = await open_raw(attacker, victim)
         await stream.write(TOO_LONG)
@@ -104,8 +113,7 @@ async def test_a_bad_frame_costs_its_stream_and_nothing_else(
 
 async def test_random_frames_are_survived() -> None:
     rng = random.Random(5)
-    async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair() as (attacker, victim):
         await subscribe_all([attacker, victim], TOPIC)
         before = streams_between(victim, attacker)
         template = RPC(
@@ -127,8 +135,7 @@ async def test_random_frames_are_survived() -> None:
 
 
 async def test_the_rest_of_a_frame_with_an_unreadable_topic_is_used() -> None:
-    async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair() as (attacker, victim):
         stream = await open_raw(attacker, victim)
         rpc = RPC(
             subscriptions=[
@@ -144,8 +151,7 @@ async def test_the_rest_of_a_frame_with_an_unreadable_topic_is_used() -> None:
 
 
 async def test_a_message_with_an_unreadable_topic_is_dropped() -> None:
-    async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair() as (attacker, victim):
         subscription = await victim.pubsub.subscribe(TOPIC)
         bad, good = signed(attacker, 1, b"bad"), signed(attacker, 2, b"good")
         bad.topicIDs.append("bad topic")
@@ -157,8 +163,7 @@ async def test_a_message_with_an_unreadable_topic_is_dropped() -> None:
 
 
 async def test_py_libp2p_gets_its_metrics() -> None:
-    async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (sender, receiver):
-        await connect_all([(sender, receiver)])
+    async with pair() as (sender, receiver):
         events, metrics = trio.open_memory_channel[GossipsubEvent](1)
         for connection in receiver.host.get_network().get_connections(sender.id):
             for stream in connection.get_streams():
@@ -174,18 +179,12 @@ async def test_py_libp2p_gets_its_metrics() -> None:
 
 
 async def test_too_many_subscriptions_at_once_are_dropped_and_counted() -> None:
-    async with running_nodes(
-        2,
-        router=flood,
-        pubsub_class=ResilientPubsub,
-        pubsub_options={"max_subscriptions_per_rpc": 2},
-    ) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair(max_subscriptions_per_rpc=2) as (attacker, victim):
         stream = await open_raw(attacker, victim)
         await send(
             stream,
-            RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid=t) for t in "abc"]),
-            RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid="d")]),
+            subscribing(*"abc"),
+            subscribing("d"),
         )
         await victim.pubsub.wait_for_subscription(attacker.id, "d")
         assert list(victim.pubsub.peer_topics) == ["d"]
@@ -194,8 +193,7 @@ async def test_too_many_subscriptions_at_once_are_dropped_and_counted() -> None:
 
 async def test_a_record_of_thousands_of_addresses_is_not_stored() -> None:
     """Its sender signed it. py-libp2p compares each address with all before, which takes 2 s."""
-    async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair() as (attacker, victim):
         stream = await open_raw(attacker, victim)
         addresses = [Multiaddr(f"/ip4/10.0.{n >> 8}.{n & 255}/tcp/1") for n in range(5000)]
         key = attacker.host.get_private_key()
@@ -203,7 +201,7 @@ async def test_a_record_of_thousands_of_addresses_is_not_stored() -> None:
         await send(
             stream,
             RPC(senderRecord=record),
-            RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid="b")]),
+            subscribing("b"),
         )
         await victim.pubsub.wait_for_subscription(attacker.id, "b")
         assert len(victim.host.get_peerstore().addrs(attacker.id)) < 100
@@ -212,8 +210,7 @@ async def test_a_record_of_thousands_of_addresses_is_not_stored() -> None:
 
 async def test_a_frame_of_thousands_of_control_messages_is_dropped() -> None:
     """GossipSub takes 1.9 s for 846 kB of GRAFTs for topics that nobody is in."""
-    async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair() as (attacker, victim):
         stream = await open_raw(attacker, victim)
         handled: list[int] = []
 
@@ -224,18 +221,17 @@ async def test_a_frame_of_thousands_of_control_messages_is_dropped() -> None:
         for count in (MAX_CONTROL, MAX_CONTROL + 1):
             grafts = [ControlGraft(topicID=f"{number}") for number in range(count)]
             await send(stream, RPC(control=ControlMessage(graft=grafts)))
-        await send(stream, RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid="b")]))
+        await send(stream, subscribing("b"))
         await victim.pubsub.wait_for_subscription(attacker.id, "b")
         assert handled == [MAX_CONTROL]
         assert drops(victim) == {PubsubDrop.FRAME_CROWDED: 1}
 
 
 async def test_a_frame_with_a_record_of_another_peer_is_dropped() -> None:
-    async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair() as (attacker, victim):
         stream = await open_raw(attacker, victim)
         forged = RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid="a")], senderRecord=b"no")
-        await send(stream, forged, RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid="b")]))
+        await send(stream, forged, subscribing("b"))
         await victim.pubsub.wait_for_subscription(attacker.id, "b")
         assert list(victim.pubsub.peer_topics) == ["b"]
         assert drops(victim) == {PubsubDrop.RECORD_INVALID: 1}
@@ -256,18 +252,15 @@ CONTROL = RPC(control=ControlMessage(prune=[ControlPrune(topicID=TOPIC)]))
 
 
 async def test_stock_dies_of_a_router_that_raises() -> None:
-    async with running_nodes(2, router=raising, pubsub_class=Pubsub) as (sender, victim):
-        await connect_all([(sender, victim)])
+    async with pair(raising, Pubsub) as (sender, victim):
         await send(await open_raw(sender, victim), CONTROL)
         assert "LookupError" in repr(await victim.crashed())
 
 
 async def test_a_router_that_raises_costs_the_frame_only() -> None:
-    async with running_nodes(2, router=raising, pubsub_class=ResilientPubsub) as (sender, victim):
-        await connect_all([(sender, victim)])
+    async with pair(raising) as (sender, victim):
         await subscribe_all([sender, victim], TOPIC)
-        subscribing = RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid="after")])
-        await send(await open_raw(sender, victim), CONTROL, CONTROL, subscribing)
+        await send(await open_raw(sender, victim), CONTROL, CONTROL, subscribing("after"))
         await victim.pubsub.wait_for_subscription(sender.id, "after")
         assert drops(victim) == {PubsubDrop.ROUTER_RAISED: 2}
         await check_both_ways(sender, victim)

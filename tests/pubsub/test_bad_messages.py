@@ -21,7 +21,9 @@ from tests.pubsub.frames import (
     altered,
     flood,
     open_raw,
+    pair,
     publishing,
+    resilient,
     send,
     signed,
     unsigned,
@@ -64,16 +66,14 @@ async def send_bad(sender: Node, victim: Node, msg: Message) -> None:
 
 
 async def test_stock_dies_of_a_garbage_key() -> None:
-    async with running_nodes(2, router=flood) as (attacker, victim):
-        await connect_all([(attacker, victim)])
+    async with pair(flood, Pubsub) as (attacker, victim):
         await victim.pubsub.subscribe(TOPIC)
         await send_bad(attacker, victim, with_garbage_key())
         await victim.crashed()
 
 
 async def test_stock_dies_of_a_validator_that_raises() -> None:
-    async with running_nodes(2, router=flood) as (sender, victim):
-        await connect_all([(sender, victim)])
+    async with pair(flood, Pubsub) as (sender, victim):
         await victim.pubsub.subscribe(TOPIC)
         victim.pubsub.set_topic_validator(TOPIC, refuse_bad, is_async_validator=False)
         await send_bad(sender, victim, signed(sender, 1, b"bad"))
@@ -81,8 +81,7 @@ async def test_stock_dies_of_a_validator_that_raises() -> None:
 
 
 async def test_stock_dies_of_a_router_that_raises_when_it_forwards() -> None:
-    async with running_nodes(2, router=raising) as (sender, victim):
-        await connect_all([(sender, victim)])
+    async with pair(raising, Pubsub) as (sender, victim):
         await victim.pubsub.subscribe(TOPIC)
         await send_bad(sender, victim, signed(sender, 1, b"bad"))
         assert "LookupError" in repr(await victim.crashed())
@@ -93,8 +92,7 @@ async def test_the_message_is_dropped_and_the_forwarder_named(
     case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     router = raising if case == "router" else flood
-    async with running_nodes(2, router=router, pubsub_class=ResilientPubsub) as (sender, victim):
-        await connect_all([(sender, victim)])
+    async with pair(router) as (sender, victim):
         _, at_victim = await subscribe_all([sender, victim], TOPIC)
         if case == "validator":
             victim.pubsub.set_topic_validator(TOPIC, refuse_bad, is_async_validator=False)
@@ -109,8 +107,7 @@ async def test_the_message_is_dropped_and_the_forwarder_named(
             "validator": PubsubDrop.MESSAGE_UNVERIFIABLE,
             "router": PubsubDrop.ROUTER_RAISED,
         }[case]
-        assert isinstance(victim.pubsub, ResilientPubsub)
-        assert victim.pubsub.drops == {reason: 1}
+        assert resilient(victim).drops == {reason: 1}
         assert str(sender.id) in caplog.text
         await sender.pubsub.publish(TOPIC, b"more")
         assert [msg.data for msg in await receive(at_victim)] == [b"more"]
@@ -124,18 +121,14 @@ async def test_validation_is_bounded_and_frees_its_places() -> None:
         await go.wait()
         return True
 
-    async with running_nodes(
-        2, router=flood, pubsub_class=ResilientPubsub, pubsub_options=options
-    ) as (sender, victim):
-        await connect_all([(sender, victim)])
+    async with pair(**options) as (sender, victim):
         at_victim = await victim.pubsub.subscribe(TOPIC)
         victim.pubsub.set_topic_validator(TOPIC, wait, is_async_validator=True)
         stream = await open_raw(sender, victim)
         marks = Marks(stream, sender, victim)
         await send(stream, publishing(*(signed(sender, n, bytes([n])) for n in range(5))))
         await marks.passed()
-        assert isinstance(victim.pubsub, ResilientPubsub)
-        assert victim.pubsub.drops == {PubsubDrop.VALIDATION_FULL: 3}
+        assert resilient(victim).drops == {PubsubDrop.VALIDATION_FULL: 3}
         go.set()
         assert sorted(msg.data for msg in await receive(at_victim, 2)) == [b"\x00", b"\x01"]
         await send(stream, publishing(signed(sender, 9, b"later")))
@@ -292,6 +285,5 @@ async def test_nothing_is_kept_of_validations_that_ended() -> None:
     async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as nodes:
         msg = signed(nodes[0], 1, b"data")
         await delivered_of_copies(ResilientPubsub, Gate(), [(0, msg), (0, msg)], nodes)
-        assert isinstance(nodes[1].pubsub, ResilientPubsub)
-        assert not nodes[1].pubsub._copies._locks
-        assert nodes[1].pubsub.validating == 0
+        assert not resilient(nodes[1])._copies._locks
+        assert resilient(nodes[1]).validating == 0

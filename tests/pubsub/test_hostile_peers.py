@@ -27,6 +27,7 @@ from tests.pubsub.frames import (
     open_new,
     open_raw,
     publishing,
+    resilient,
     send,
     signed,
     unsigned,
@@ -47,11 +48,6 @@ async def attacked(**params: Any) -> AsyncIterator[tuple[Node, Node, Node]]:
         await connect_all([(attacker, victim), (honest, victim)])
         await subscribe_all([victim, honest], TOPIC)
         yield attacker, victim, honest
-
-
-def pubsub_of(node: Node) -> ResilientPubsub:
-    assert isinstance(node.pubsub, ResilientPubsub)
-    return node.pubsub
 
 
 async def delivers(victim: Node, honest: Node, data: bytes = b"honest") -> None:
@@ -78,7 +74,7 @@ async def test_subscriptions_change_at_a_bounded_rate() -> None:
         stream = await open_raw(attacker, victim)
         for n in range(100):
             await send(stream, RPC(subscriptions=[RPC.SubOpts(subscribe=n % 2 == 0, topicid="a")]))
-        await eventually(lambda: PubsubDrop.SUBSCRIPTIONS_TOO_FAST in pubsub_of(victim).drops)
+        await eventually(lambda: PubsubDrop.SUBSCRIPTIONS_TOO_FAST in resilient(victim).drops)
         await delivers(victim, honest)
 
 
@@ -108,7 +104,7 @@ async def test_what_a_forwarder_adds_to_a_message_is_not_passed_on(
         await send(stream, publishing(padded), publishing(message))
         [received] = await receive(victim.pubsub.subscribed_topics_receive[TOPIC])
         assert received == message
-        assert pubsub_of(victim).drops == {PubsubDrop.MESSAGE_PADDED: 1}
+        assert resilient(victim).drops == {PubsubDrop.MESSAGE_PADDED: 1}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +115,7 @@ async def test_a_message_with_many_topics_is_refused(topics: list[str]) -> None:
         message = Message(from_id=attacker.id.to_bytes(), seqno=b"1", topicIDs=topics)
         stream = await open_raw(attacker, victim)
         await send(stream, publishing(message))
-        await eventually(lambda: pubsub_of(victim).drops == {PubsubDrop.TOPICS_REFUSED: 1})
+        await eventually(lambda: resilient(victim).drops == {PubsubDrop.TOPICS_REFUSED: 1})
         await delivers(victim, honest)
 
 
@@ -130,7 +126,7 @@ async def test_keys_that_are_costly_to_verify_with_are_refused() -> None:
         message = unsigned(ID.from_pubkey(key), 1, b"costly")
         message.key, message.signature = key.serialize(), bytes(512)
         await send(stream, publishing(message))
-        await eventually(lambda: PubsubDrop.KEY_COSTLY in pubsub_of(victim).drops)
+        await eventually(lambda: PubsubDrop.KEY_COSTLY in resilient(victim).drops)
         await delivers(victim, honest)
 
 
@@ -143,7 +139,7 @@ async def test_one_stream_is_read_of_each_peer() -> None:
                     await stream.write(encode_uvarint(2**20) + bytes(200_000))
                 except Exception:  # it was reset before
                     continue
-        await eventually(lambda: pubsub_of(victim).drops[PubsubDrop.STREAM_SUPERSEDED] >= 20)
+        await eventually(lambda: resilient(victim).drops[PubsubDrop.STREAM_SUPERSEDED] >= 20)
         await delivers(victim, honest)
 
 
@@ -151,7 +147,7 @@ async def test_a_frame_has_to_end_in_time() -> None:
     async with attacked(frame_timeout=0.2) as (attacker, victim, honest):
         stream = await open_raw(attacker, victim)
         await stream.write(encode_uvarint(1000) + b"the beginning")
-        await eventually(lambda: pubsub_of(victim).drops == {PubsubDrop.FRAME_OVERDUE: 1})
+        await eventually(lambda: resilient(victim).drops == {PubsubDrop.FRAME_OVERDUE: 1})
         await delivers(victim, honest)
 
 
@@ -159,7 +155,7 @@ async def test_frames_that_do_not_end_have_bounded_room() -> None:
     async with attacked(max_unfinished_bytes=100_000) as (attacker, victim, honest):
         stream = await open_raw(attacker, victim)
         await stream.write(encode_uvarint(2**20) + bytes(150_000))
-        await eventually(lambda: pubsub_of(victim).drops == {PubsubDrop.FRAME_OVERDUE: 1})
+        await eventually(lambda: resilient(victim).drops == {PubsubDrop.FRAME_OVERDUE: 1})
         await delivers(victim, honest)
 
 
@@ -179,7 +175,7 @@ async def test_a_flood_of_slow_messages_keeps_nobody_elses_waiting() -> None:
         slow = [signed(attacker, n, b"slow") for n in range(1500)]
         await send(stream, publishing(*slow))
         await marks.passed()
-        assert pubsub_of(victim).drops[PubsubDrop.VALIDATION_FULL] == 1500 - 512
+        assert resilient(victim).drops[PubsubDrop.VALIDATION_FULL] == 1500 - 512
         for n in range(10):
             await delivers(victim, honest, b"%d" % n)
 
@@ -199,7 +195,7 @@ async def test_a_flood_of_large_messages_is_bounded_in_bytes() -> None:
         for n in range(20):
             await send(stream, publishing(signed(attacker, n, bytes(90_000))))
         await marks.passed()
-        assert pubsub_of(victim).validating == 5  # 450 kB, which leaves 550 kB
+        assert resilient(victim).validating == 5  # 450 kB, which leaves 550 kB
         await delivers(victim, honest)
         go.set()
 
@@ -225,7 +221,7 @@ async def test_a_peer_whose_faults_have_cost_too_much_loses_its_stream(fault: st
                     return
 
             nursery.start_soon(until_reset)
-            await eventually(lambda: PubsubDrop.FRAME_UNAFFORDABLE in pubsub_of(victim).drops)
+            await eventually(lambda: PubsubDrop.FRAME_UNAFFORDABLE in resilient(victim).drops)
             nursery.cancel_scope.cancel()
         await delivers(victim, honest)
 
@@ -241,6 +237,6 @@ async def test_an_honest_peer_that_costs_too_much_waits_and_loses_nothing() -> N
         subscription = victim.pubsub.subscribed_topics_receive[TOPIC]
         for message in messages:
             assert await receive(subscription) == [message]
-        assert not pubsub_of(victim).drops
+        assert not resilient(victim).drops
         # 50 us are charged for each duplicate at least, and a second pays for 10 ms.
         assert trio.current_time() - started > 59 * 50e-6 / 0.01 - 0.001 / 0.01

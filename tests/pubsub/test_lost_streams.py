@@ -26,9 +26,20 @@ from libp2p.utils import encode_varint_prefixed
 
 from episub_router import PubsubDrop, ResilientPubsub
 from episub_router.util.connections import is_connected
-from tests.hosts import PATIENCE, Node, connect, connect_all, eventually, receive, running_nodes
+from tests.hosts import PATIENCE, Node, connect, eventually, receive, running_nodes
 from tests.hosts import subscribe_all as subscribe
-from tests.pubsub.frames import GARBAGE, TOPIC, flood, open_new, publishing, send, signed
+from tests.pubsub.frames import (
+    GARBAGE,
+    TOPIC,
+    flood,
+    open_new,
+    pair,
+    publishing,
+    resilient,
+    send,
+    signed,
+    subscribing,
+)
 
 pytestmark = pytest.mark.hosts
 
@@ -105,8 +116,7 @@ async def test_one_resilient_end_mends_it(
 async def test_two_connections_at_once_have_one_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two streams the peer resets the older one, and loses what was queued for it."""
     async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
-        pubsub = a.pubsub
-        assert isinstance(pubsub, ResilientPubsub)
+        pubsub = resilient(a)
         opened = []
         new_stream = a.host.new_stream
 
@@ -175,7 +185,7 @@ class OneFrame:
         if self._read:
             await trio.sleep_forever()
         self._read = True
-        rpc = RPC(subscriptions=[RPC.SubOpts(subscribe=True, topicid="new")])
+        rpc = subscribing("new")
         return encode_varint_prefixed(rpc.SerializeToString())
 
 
@@ -218,8 +228,7 @@ async def test_what_was_queued_goes_out_on_the_next_stream() -> None:
             a.pubsub.peer_queues[b.id].push(publishing(signed(a, number, b"%d" % number)))
         received = await receive(b.pubsub.subscribed_topics_receive[TOPIC], 3)
         assert [msg.data for msg in received] == [b"0", b"1", b"2"]
-        assert isinstance(a.pubsub, ResilientPubsub)
-        assert a.pubsub._unsent == {}
+        assert resilient(a)._unsent == {}
 
 
 async def test_what_ends_two_streams_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,8 +268,7 @@ async def test_a_stream_that_fails_once_it_was_replaced_leaves_the_new_one() -> 
 async def test_a_peer_that_hung_up_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A swarm dials those to whom a stream is opened, whatever the router allows."""
     async with two_nodes(ResilientPubsub, ResilientPubsub) as (a, b):
-        pubsub = a.pubsub
-        assert isinstance(pubsub, ResilientPubsub)
+        pubsub = resilient(a)
         dialled: list[ID] = []
 
         async def dial(peer_id: ID) -> None:
@@ -280,8 +288,7 @@ async def test_a_stream_reset_for_garbage_opens_again() -> None:
     async with two_nodes(Pubsub, ResilientPubsub) as (a, b):
         old = a.pubsub.peers[b.id]
         await old.write(GARBAGE)
-        assert isinstance(b.pubsub, ResilientPubsub)
-        pubsub = b.pubsub
+        pubsub = resilient(b)
         await eventually(lambda: pubsub.drops == {PubsubDrop.FRAME_MALFORMED: 1})
         assert isinstance(old, NetStream)
         muxed = old.muxed_stream
@@ -312,11 +319,9 @@ async def test_an_unsubscription_is_not_undone_by_a_new_stream() -> None:
 
 @pytest.mark.parametrize("own_stream_first", [False, True])
 async def test_a_peer_that_disconnects_is_forgotten(own_stream_first: bool) -> None:
-    async with running_nodes(2, router=flood, pubsub_class=ResilientPubsub) as (a, b):
-        await connect_all([(a, b)])
+    async with pair() as (a, b):
         await subscribe([a, b], TOPIC)
-        pubsub = a.pubsub
-        assert isinstance(pubsub, ResilientPubsub)
+        pubsub = resilient(a)
         if own_stream_first:
             [connection] = a.host.get_network().get_connections(b.id)
             before = len(connection.get_streams())

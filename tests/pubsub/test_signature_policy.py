@@ -11,7 +11,8 @@ from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.pubsub import get_content_addressed_msg_id
 
 from episub_router import EpisubRouter, PubsubDrop, ResilientPubsub, SignaturePolicy
-from tests.hosts import PATIENCE, Node, bounded_gossipsub, connect_all, receive, running_nodes
+from tests.hosts import PATIENCE, bounded_gossipsub, connect_all, receive, running_nodes
+from tests.pubsub.frames import resilient
 from tests.router.overlays import push
 
 TOPIC = "news"
@@ -27,11 +28,6 @@ def ethereum_id(message: Message) -> bytes:
 
 
 OPTIONS = {"signature_policy": NO_SIGN, "msg_id_constructor": ethereum_id}
-
-
-def pubsub_of(node: Node) -> ResilientPubsub:
-    assert isinstance(node.pubsub, ResilientPubsub)
-    return node.pubsub
 
 
 @pytest.mark.hosts
@@ -73,7 +69,7 @@ async def test_what_names_an_author_is_refused_be_it_empty(field: str) -> None:
         good = Message(data=b"good", topicIDs=[TOPIC])
         push(other, node, RPC(publish=[bad, good]))
         assert [m.data for m in await receive(subscription)] == [b"good"]
-        assert pubsub_of(node).drops[PubsubDrop.MESSAGE_AUTHORED] == 1
+        assert resilient(node).drops[PubsubDrop.MESSAGE_AUTHORED] == 1
 
 
 @pytest.mark.hosts
