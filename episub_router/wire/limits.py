@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 
 from libp2p.pubsub.rpc_queue import DefaultMaxMessageSize
 
-from episub_router.protocol.hyparview import LEAVE_TTL
-from episub_router.protocol.messages import MAX_HOPS, MAX_IDS, MAX_NODES
+from episub_router.protocol.messages import MAX_HOPS, MAX_IDS
 from episub_router.protocol.params import EpisubParams
 from episub_router.protocol.piece_messages import MAX_PIECES, MAX_WANTS
 from episub_router.protocol.pieces.cutting import LARGEST_PIECE
@@ -76,20 +75,15 @@ def check_topics(topics: Iterable[str], limits: WireLimits = DEFAULT_LIMITS) -> 
             )
 
 
-def check_params(params: EpisubParams, limits: WireLimits = DEFAULT_LIMITS) -> None:
+def check_params(params: EpisubParams) -> None:
     """Make sure that a node with `params` sends nothing that other nodes would drop.
 
     Raises ValueError that names the first parameter above its limit.
     """
-    membership = params.membership
+    membership, limits = params.membership, DEFAULT_LIMITS
     for name, value, limit in (
         ("join_ttl", membership.join_ttl, limits.max_ttl),
-        ("leave_ttl", LEAVE_TTL, limits.max_ttl),
-        ("max_nodes", MAX_NODES, limits.max_peers),
         ("active_bound", membership.active_bound, min(limits.max_peers, limits.max_links)),
-        ("max_ids", MAX_IDS, limits.max_ids),
-        ("max_sources", MAX_IDS, limits.max_sources),
-        ("max_hops", MAX_HOPS, limits.max_hops),
     ):
         if value > limit:
             raise ValueError(f"{name} must be at most {limit}, the bound on the wire: {value}")
