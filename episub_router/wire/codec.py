@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.protocol import messages as m
@@ -20,6 +20,11 @@ from episub_router.wire.source import SOURCE_BYTES, id_bytes, source_bytes, sour
 
 Records: TypeAlias = Callable[[bytes], bytes | None]
 """The signed peer record (envelope bytes) of a peer id; None when there is none."""
+
+Part: TypeAlias = "_Field | _Peer | _Each | _Message"
+"""A field, or a whole message: `write` gives a value as protobuf has it, and raises TypeError for
+ids and sources that aren't bytes; `read` gives the value that protobuf has, or raises PartDropped.
+"""
 
 _T = TypeVar("_T")
 
@@ -144,20 +149,9 @@ class Reader:
         return made
 
 
-class Part(Protocol):
-    """A field, or a whole message."""
-
-    def write(self, value: Any, records: Records) -> Any:
-        """`value` for protobuf; None where the field is left out. Raises TypeError for ids and
-        sources that aren't bytes."""
-
-    def read(self, reader: Reader, value: Any) -> Any:
-        """The value that protobuf has as `value`. Raises PartDropped."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A single value."""
+    """A single value. What protobuf gets as None is left out."""
 
     to_wire: Callable[[Any], Any] = lambda value: value
     from_wire: Callable[[Reader, Any], Any] = lambda _, value: value
