@@ -329,7 +329,7 @@ class EpisubRouter(IPubsubRouter, Service):
         """Trace neighbours, links, round trips and drops; Pubsub calls it."""
         self._attached().trace_to(trace)
         if self._bridge is not None:
-            trace.watch_mesh(self._bridge.links)
+            trace.watch_mesh(partial(getattr, self._bridge, "mesh"))
 
     async def run(self) -> None:
         """The service: timers, heartbeats, dials, pings and retries."""

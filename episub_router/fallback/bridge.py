@@ -42,7 +42,7 @@ class Bridge(PeerListener):
         """`node` has the other side, and what both share."""
         self._pubsub = pubsub
         self._params = params
-        self._counters = node.counters
+        self._node = node
         self._gossip = ContainedGossipSub(
             params,
             extensions,
@@ -55,8 +55,6 @@ class Bridge(PeerListener):
         self._gossip.own_record = node.framer.own_record
         view: Any = GossipView(pubsub, self.serves, node.peers, node.outbound)
         self._gossip.attach(view)
-        self._peers = node.peers
-        self._node = node
         node.peers.listen(self)
         node.room.receivers.append(self._receivers)
 
@@ -69,10 +67,6 @@ class Bridge(PeerListener):
         """Joined topics and the mesh of each on this side."""
         return self._gossip.mesh
 
-    def links(self) -> dict[str, set[ID]]:
-        """The same, for a trace."""
-        return self._gossip.mesh
-
     @property
     def fanout(self) -> dict[str, set[ID]]:
         """Topics published to without joining, and the peers of this side chosen for each."""
@@ -81,13 +75,13 @@ class Bridge(PeerListener):
     def _receivers(self, topic: str) -> list[RemotePeer]:
         """Those that a message of ours in `topic` goes to at once."""
         chosen = self.mesh.get(topic) or self.fanout.get(topic) or set()
-        return [self._peers[peer.to_bytes()] for peer in chosen]
+        return [self._node.peers[peer.to_bytes()] for peer in chosen]
 
     async def run(self) -> None:
         """Heartbeats, until cancelled."""
         while True:
             await self._gossip.wait_for_work()
-            with self._counters.guarded("a GossipSub heartbeat"):
+            with self._node.counters.guarded("a GossipSub heartbeat"):
                 await self._gossip.beat()
             await trio.sleep(self._params.heartbeat_interval)
 
@@ -121,7 +115,7 @@ class Bridge(PeerListener):
     async def receive(self, rpc: rpc_pb2.RPC, sender: ID) -> None:
         """Act on gossipsub control messages."""
         if self._pubsub.is_peer_blacklisted(sender):
-            self._counters.add(Reason.BLACKLISTED)
+            self._node.counters.add(Reason.BLACKLISTED)
         else:
             await self._gossip.handle_rpc(rpc, sender)
 
@@ -131,7 +125,7 @@ class Bridge(PeerListener):
         if message.ByteSize() > limit:
             # It came in pieces, or goes in pieces: here a peer would reset the stream for it.
             if self._gossip.peer_protocol:
-                self._counters.add(Reason.OVERSIZE)
+                self._node.counters.add(Reason.OVERSIZE)
             return
         # Under the stock Pubsub copies that are validated side by side all get here.
         if self._pubsub.get_message_id(message) not in self._gossip.mcache:

@@ -15,7 +15,7 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.events import LargeProgress, LargeSent, TopicEvents
-from episub_router.net.peers import PeerListener, RemotePeer
+from episub_router.net.peers import RemotePeer
 from episub_router.net.topics import JoinedTopic
 from episub_router.protocol.effects import Assembled
 from episub_router.protocol.events import PublishInPieces
@@ -46,7 +46,7 @@ _MAX_FOLLOWED = 64
 
 
 @dataclass(eq=False)
-class LargeMessages(PeerListener):
+class LargeMessages:
     """Cuts this node's large messages, checks others' preambles, puts messages together, and
     reports each step of a message once."""
 
@@ -184,6 +184,7 @@ class LargeMessages(PeerListener):
         self.events.emit(LargeSent(topic, _bytes(preamble.id), preamble.size, 0))
 
     def pieces_sent(self, peer: RemotePeer) -> None:
+        """All pieces that waited for `peer` have been sent."""
         for (topic, id), peers in self._sent.items():
             transfer = self._transfer(topic, id)
             if transfer is not None and peer.key not in peers and not transfer.lacked_by(peer.key):

@@ -82,11 +82,13 @@ class NodeParts:
             self.book.found(peer, addresses)
         self.framer = Framer(host, self.book, counters)
         silence = SilenceWatch(host, peers)
-        self.outbound = Outbound(peers, self.framer, router_params, counters, silence)
         self.tasks = tasks = Tasks()
         pinger = Pinger(host, counters, tasks)
         most = router_params.max_message_size
         self.large = large = LargeMessages(pubsub, counters, self.events, joined, threshold, most)
+        self.outbound = Outbound(
+            peers, self.framer, router_params, counters, large.pieces_sent, silence
+        )
         self.topics = TopicDriver(
             me,
             params,
@@ -118,7 +120,7 @@ class NodeParts:
             me, sources, counters, seed, self.book, self.events, self.topics.contacts_found, tasks
         )
         # They are notified in this order: the topics' machines before what waits is sent.
-        for part in (self.topics, self._bootstrap, self.outbound, self.dialer, large):
+        for part in (self.topics, self._bootstrap, self.outbound, self.dialer):
             peers.listen(part)
 
     def trace_to(self, trace: NodeTrace) -> None:

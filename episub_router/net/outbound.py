@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import trio
@@ -40,6 +41,8 @@ class Outbound(PeerListener):
     framer: Framer
     params: RouterParams
     counters: Counters
+    pieces_sent: Callable[[RemotePeer], None]
+    """Is called when all pieces that waited for a peer have been sent."""
     silence: SilenceWatch | None = None
     """Is notified of payloads that go out, and looks when the queues are looked at."""
 
@@ -89,7 +92,7 @@ class Outbound(PeerListener):
         """All pieces for `peer` that one step of the machine asked for were given to
         `send_piece`: until then it counts them as sent that are yet to come."""
         if not peer.backlog.pieces:
-            self.peers.note_pieces_sent(peer)
+            self.pieces_sent(peer)
 
     def send_rpc(self, peer: RemotePeer, rpc: Sendable) -> bool:
         """Send gossipsub's RPC; False if there is no room for it, or no stream to the peer."""
@@ -145,7 +148,7 @@ class Outbound(PeerListener):
         pieces = peer.backlog.pieces
         peer.backlog.flush(queue)
         if pieces and not peer.backlog.pieces and not amid:
-            self.peers.note_pieces_sent(peer)
+            self.pieces_sent(peer)
 
     def _follow(self, peer: RemotePeer, queue: RpcQueue) -> None:
         """Something is sent to `peer`: look whether it takes it, and when it does, put what waits

@@ -167,9 +167,6 @@ class PeerListener:
     def peer_silent(self, peer: RemotePeer) -> None:
         """Nothing has come from `peer` for too long."""
 
-    def pieces_sent(self, peer: RemotePeer) -> None:
-        """All pieces that waited for `peer` have been sent."""
-
     def dial_wanted(self, peer: RemotePeer, for_others: bool) -> None:
         """`peer` is to be made writable; `for_others` if another node's message asked for it."""
 
@@ -374,10 +371,6 @@ class PeerTable:
         self.counters.add(Reason.PEER_SILENT)
         for listener in self._listeners:
             listener.peer_silent(peer)
-
-    def note_pieces_sent(self, peer: RemotePeer) -> None:
-        for listener in self._listeners:
-            listener.pieces_sent(peer)
 
     def stall(self, peer: RemotePeer) -> None:
         """`peer` takes nothing from its queue: what waits for it is dropped."""

@@ -45,7 +45,8 @@ class Harness(Lab):
 
     def __init__(self, params: RouterParams = PARAMS) -> None:
         super().__init__(params)
-        self.outbound = Outbound(self.peers, self, params, self.counters)  # type: ignore[arg-type]
+        framer: Any = self
+        self.outbound = Outbound(self.peers, framer, params, self.counters, self.log.pieces_sent)
         self.peers.listen(self.outbound)
         self.listen()
         self.peer = self.peers[PEER]
