@@ -143,14 +143,16 @@ class NodeParts:
     async def stay_connected(self, peers: Collection[PeerInfo], interval: float) -> None:
         """Keep connections to direct peers, whichever protocol they speak, until cancelled: look
         every `interval` seconds for those that are gone (gossipsub v1.1)."""
+        network = self.host.get_network()
         for info in peers:
-            self.host.get_network().protect(info.peer_id, "direct-peer")
+            network.protect(info.peer_id, "direct-peer")
         await trio.sleep(_DIRECT_FIRST_AFTER)
         while peers:
             for info in peers:
                 # Whatever connects to a peer limits the life of its addresses.
                 self.host.get_peerstore().add_addrs(info.peer_id, info.addrs, PERMANENT_ADDR_TTL)
-                self.tasks.start(self.dialer.connect, self.peers[info.peer_id.to_bytes()])
+                if not network.get_connections(info.peer_id):
+                    self.tasks.start(self.dialer.connect, self.peers[info.peer_id.to_bytes()])
             await trio.sleep(interval)
 
     async def stop_auto_connector(self) -> None:
