@@ -8,12 +8,13 @@ from libp2p.abc import IPubsubRouter
 from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.custom_types import TProtocol
 from libp2p.peer.id import ID
+from libp2p.peer.peerstore import env_to_send_in_RPC
 from libp2p.pubsub.gossipsub import PROTOCOL_ID_V11, PROTOCOL_ID_V12, GossipSub
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import FallbackParams, ResilientPubsub
-from episub_router.net.counters import Reason
+from episub_router.net.counters import Ordinary, Reason
 from tests.fallback.mixed import (
     FLOODSUB,
     MESHSUB,
@@ -26,7 +27,7 @@ from tests.fallback.mixed import (
     subscribe,
 )
 from tests.hosts import PATIENCE, Node, connect, eventually, receive
-from tests.router.overlays import count, crash, reading
+from tests.router.overlays import count, crash, push, reading
 
 pytestmark = pytest.mark.hosts
 
@@ -103,6 +104,19 @@ async def test_publishing_without_subscribing() -> None:
 
 def stock_flood() -> object:
     return stock(FLOODSUB)
+
+
+async def test_peers_that_a_prune_names_are_connected_to_if_they_signed_their_records() -> None:
+    async with network([episub, gossipsub, gossipsub], [(1, 0)]) as nodes:
+        node, pruner, named = nodes
+        await subscribe(nodes[:2])
+        record, _ = env_to_send_in_RPC(named.host)
+        prune = rpc_pb2.ControlPrune(topicID=TOPIC)
+        prune.peers.add(peerID=b"unsigned", signedPeerRecord=record)
+        prune.peers.add(peerID=named.id.to_bytes(), signedPeerRecord=record)
+        push(pruner, node, rpc_pb2.RPC(control=rpc_pb2.ControlMessage(prune=[prune])))
+        await eventually(lambda: named.id in node.pubsub.peers)
+        assert count(node, Ordinary.DIALS) == 1
 
 
 @pytest.mark.parametrize("protocol", [PROTOCOL_ID_V12, FLOODSUB])

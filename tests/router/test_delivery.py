@@ -8,10 +8,10 @@ import pytest
 import trio
 from libp2p.pubsub.pb import rpc_pb2
 
-from episub_router import EpisubRouter, ResilientPubsub, SignaturePolicy
+from episub_router import ResilientPubsub, SignaturePolicy
 from episub_router.net.counters import Ordinary, Reason
 from episub_router.wire import source_id
-from tests.hosts import connect, connect_all, eventually, receive, running_nodes
+from tests.hosts import eventually, receive
 from tests.router.overlays import (
     TOPIC,
     count,
@@ -132,27 +132,6 @@ async def test_the_topics_of_a_node_have_overlays_of_their_own() -> None:
                 got = [m.data for m in await receive(subscription)]
             assert got == [b"for all"]
         assert neighbors(nodes[2], "other") == 0
-
-
-async def test_what_was_published_before_anybody_was_there_is_replayed() -> None:
-    async with running_nodes(3, router=EpisubRouter) as nodes:
-        subscriptions = [await node.pubsub.subscribe(TOPIC) for node in nodes]
-        await nodes[0].pubsub.publish(TOPIC, b"early")
-        await connect_all([(nodes[0], nodes[1]), (nodes[2], nodes[1])])
-        for subscription in subscriptions:
-            assert [m.data for m in await receive(subscription)] == [b"early"]
-
-
-async def test_a_late_joiner_is_told_of_the_newest_messages() -> None:
-    async with running_nodes(3, router=EpisubRouter) as nodes:
-        await connect(nodes[0], nodes[1])
-        early = [await node.pubsub.subscribe(TOPIC) for node in nodes[:2]]
-        await router(nodes[0]).wait_for_mesh(nodes[1].id, TOPIC)
-        await nodes[0].pubsub.publish(TOPIC, b"before the third")
-        assert await receive(early[1])
-        late = await nodes[2].pubsub.subscribe(TOPIC)
-        await connect(nodes[2], nodes[1])
-        assert [m.data for m in await receive(late)] == [b"before the third"]
 
 
 async def test_a_message_that_comes_twice_during_validation_is_delivered_once() -> None:
