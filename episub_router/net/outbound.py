@@ -77,22 +77,15 @@ class Outbound(PeerListener):
         return kept
 
     def send_piece(self, peer: RemotePeer, topic: str, piece: Piece, more: int = 0) -> bool:
-        """Send a piece after all else that waits; `more` of its message will follow. False without
-        room for it, or a way to the peer: it will be asked for again."""
+        """Have a piece wait behind all else for `flush`; `more` of its message will follow.
+        False without room for it, or a way to the peer: it will be asked for again."""
         self.peers.note_use(peer)
         is_open = peer.side is PeerSide.EPISUB and peer.state in _OPEN and not peer.stalled
         frame = OutgoingFrame(peer, topic, (piece,), self.framer)
-        if not is_open or not peer.backlog.add_piece(topic, piece.id, piece.index, frame, more):
-            self.counters.add(Reason.PIECE_LANE_FULL if is_open else Reason.UNDELIVERABLE)
-            return False
-        self._flush(peer, amid=True)
-        return True
-
-    def pieces_handed_over(self, peer: RemotePeer) -> None:
-        """All pieces for `peer` that one step of the machine asked for were given to
-        `send_piece`: until then it counts them as sent that are yet to come."""
-        if not peer.backlog.pieces:
-            self.pieces_sent(peer)
+        if is_open and peer.backlog.add_piece(topic, piece.id, piece.index, frame, more):
+            return True
+        self.counters.add(Reason.PIECE_LANE_FULL if is_open else Reason.UNDELIVERABLE)
+        return False
 
     def send_rpc(self, peer: RemotePeer, rpc: Sendable) -> bool:
         """Send gossipsub's RPC; False if there is no room for it, or no stream to the peer."""
@@ -105,7 +98,7 @@ class Outbound(PeerListener):
     def peer_writable(self, peer: RemotePeer) -> None:
         """Learn its record while the peerstore has it, and send what was held for it."""
         self.framer.record(peer.key)
-        self._flush(peer)
+        self.flush(peer)
 
     def forget_topic(self, topic: str) -> None:
         """We left `topic`: of what waits, only the goodbyes are still true."""
@@ -138,16 +131,16 @@ class Outbound(PeerListener):
             self.counters.add(Reason.BACKLOG_FULL)
         return kept
 
-    def _flush(self, peer: RemotePeer, *, amid: bool = False) -> None:
-        """Move what waits for `peer` into its queue, as far as there is room. `amid`: more of a
-        step's pieces are to come."""
+    def flush(self, peer: RemotePeer) -> None:
+        """Move what waits for `peer` into its queue, as far as there is room; once all pieces of a
+        step wait, since before the machine counts those as sent that are yet to come."""
         queue = self.peers.queue(peer)
         if queue is None or peer.state is not PeerState.WRITABLE or not peer.backlog:
             return
         self._follow(peer, queue)
         pieces = peer.backlog.pieces
         peer.backlog.flush(queue)
-        if pieces and not peer.backlog.pieces and not amid:
+        if pieces and not peer.backlog.pieces:
             self.pieces_sent(peer)
 
     def _follow(self, peer: RemotePeer, queue: RpcQueue) -> None:
@@ -163,7 +156,7 @@ class Outbound(PeerListener):
             rpc = await pop()
             with self.counters.guarded("sending what waits"):
                 peer.took = True
-                self._flush(peer)
+                self.flush(peer)
             return rpc
 
         setattr(queue, "pop", pop_and_refill)  # noqa: B010 (for mypy)
@@ -196,7 +189,7 @@ class Outbound(PeerListener):
             peer.watched = False
             return
         # It may have taken the place of one that is still being emptied.
-        self._flush(peer)
+        self.flush(peer)
         if len(queue) == 0 and not peer.stalled:
             peer.watched = False
         if len(queue) == 0 or peer.took:

@@ -304,7 +304,7 @@ class TopicDriver(PeerListener):
             if not sent and machine.pieces is not None:
                 machine.pieces.not_sent(piece, key)
         for key in dict.fromkeys(key for key, _ in pieces):
-            self.outbound.pieces_handed_over(self.peers[key])
+            self.outbound.flush(self.peers[key])
         for key in released:
             self.peers.release(self.peers[key])
 

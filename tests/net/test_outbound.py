@@ -164,6 +164,7 @@ def piece(index: int) -> Piece:
 def some_pieces(harness: Harness, count: int) -> None:
     for index in range(count):
         assert harness.outbound.send_piece(harness.peer, "t", piece(index))
+    harness.outbound.flush(harness.peer)
 
 
 async def test_pieces_are_sent_once_all_of_a_step_were_handed_over() -> None:
@@ -171,7 +172,6 @@ async def test_pieces_are_sent_once_all_of_a_step_were_handed_over() -> None:
     harness = Harness()
     queue = harness.open()
     some_pieces(harness, 3)
-    harness.outbound.pieces_handed_over(harness.peer)
     assert "pieces sent" not in harness.log.take()  # one waits
     await queue.pop()
     assert harness.log.take() == ["pieces sent"]
