@@ -83,38 +83,30 @@ class Dialer(PeerListener):
             self.tasks.start(self._serve, peer, peer.request, for_others)
 
     async def _serve(self, peer: RemotePeer, writable: trio.Event, for_others: bool) -> None:
+        """Set `writable` in the end, or report why it isn't."""
         if writable.is_set():
             return
-        try:
-            reason = await self._make_writable(peer, writable, for_others)
-        except Exception:
-            reason = Reason.DIAL_FAILED
-        if writable.is_set():
-            return
-        self.counters.add(reason)
-        peer.dial_error = _EXPLAINED.get(reason) or peer.dial_error or "the dial failed"
-        self.peers.dial_failed(peer)
-
-    async def _make_writable(
-        self, peer: RemotePeer, writable: trio.Event, for_others: bool
-    ) -> Reason:
-        """Return when `writable` is set, or why it isn't."""
-        seconds = STREAM_TIMEOUT
-        if self.peers.is_connected(peer.id):
+        reason, seconds = None, STREAM_TIMEOUT
+        if not self.peers.is_connected(peer.id):
+            reason = await self.connect(peer, writable, for_others=for_others)
+        elif getattr(self.pubsub, "opens_one_stream", False):
             # Pubsub may have given up. Where it hasn't, the stock class would open a second stream.
-            if getattr(self.pubsub, "opens_one_stream", False):
-                seconds = _HELD
-        elif (reason := await self.connect(peer, writable, for_others=for_others)) is not None:
-            return reason
-        await self._wait_for_stream(peer.id, writable, seconds)
-        if self._may_speak_episub(peer.id) and not writable.is_set():
-            # A peer that had no pubsub yet when the connection came up is never registered by
-            # itself.
-            async with load_aware(STREAM_TIMEOUT):
-                await self.pubsub.ensure_peer_stream(peer.id, STREAM_TIMEOUT)
-        if not writable.is_set():
-            peer.note_failed_dial(trio.current_time())
-        return Reason.NO_EPISUB_STREAM
+            seconds = _HELD
+        if reason is None:
+            with suppress(Exception):  # Whatever goes wrong, there is no stream.
+                await self._wait_for_stream(peer.id, writable, seconds)
+                if self._may_speak_episub(peer.id) and not writable.is_set():
+                    # A peer that had no pubsub yet when the connection came up is never registered
+                    # by itself.
+                    async with load_aware(STREAM_TIMEOUT):
+                        await self.pubsub.ensure_peer_stream(peer.id, STREAM_TIMEOUT)
+            if not writable.is_set():
+                peer.note_failed_dial(trio.current_time())
+                reason = Reason.NO_EPISUB_STREAM
+        if reason is not None and not writable.is_set():
+            self.counters.add(reason)
+            peer.dial_error = _EXPLAINED.get(reason) or peer.dial_error or "the dial failed"
+            self.peers.dial_failed(peer)
 
     async def connect(
         self, peer: RemotePeer, writable: trio.Event | None = None, *, for_others: bool = False
