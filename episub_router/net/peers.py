@@ -272,7 +272,7 @@ class PeerTable:
         is silent; `outbound`: this side opened it."""
         peer = self[peer_id.to_bytes()]
         known = self.pubsub.host.get_network().get_connections(peer_id)
-        if peer.protocol is None and len(known) <= 1:
+        if peer.state is PeerState.CLOSED and peer.protocol is None and len(known) <= 1:
             # py-libp2p reports no end of a connection that it cancelled while it came up.
             peer.forget_connection()
         peer.probed = probed and peer.probed is not False
