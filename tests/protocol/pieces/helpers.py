@@ -10,18 +10,9 @@ from dataclasses import replace
 from random import Random
 
 from episub_router.protocol import effects as ef
+from episub_router.protocol import piece_messages as m
 from episub_router.protocol.messages import Message
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.piece_messages import (
-    Piece,
-    PieceAnnounce,
-    PieceGraft,
-    PieceMessage,
-    PieceOffer,
-    PiecePrune,
-    Preamble,
-    TreeOffer,
-)
 from episub_router.protocol.pieces import Pieces
 from episub_router.protocol.pieces.cutting import cut, joined
 from episub_router.protocol.types import NEVER, PeerId
@@ -29,15 +20,15 @@ from episub_router.protocol.types import NEVER, PeerId
 DATA = Random(2).randbytes(50_000)
 PREAMBLE, PIECES = cut("id", "source", DATA)
 SECOND = replace(PREAMBLE, id="second")
-GRAFT = PieceGraft((), "source")
-PRUNE = PiecePrune("source")
+GRAFT = m.PieceGraft((), "source")
+PRUNE = m.PiecePrune("source")
 NEAR, FAR = 0.001, 0.1
 """Seconds that links take."""
 
 
-def offer(rank: int = 0, *, accepted: bool = False) -> PieceOffer:
+def offer(rank: int = 0, *, accepted: bool = False) -> m.PieceOffer:
     """Places in the tree of "source"."""
-    return PieceOffer((TreeOffer("source", rank),), accepted)
+    return m.PieceOffer((m.TreeOffer("source", rank),), accepted)
 
 
 def machine(
@@ -52,7 +43,7 @@ def machine(
     made = Pieces(params, lambda peer: (rtts or {}).get(peer, rtt), charge=charge)
     for peer in peers:
         made.on_neighbor_up(peer, 0.0)
-        made.receive(peer, PieceOffer(), 0.0)
+        made.receive(peer, m.PieceOffer(), 0.0)
     return made
 
 
@@ -68,7 +59,7 @@ def to(effects: list[ef.Effect], peer: PeerId) -> list[object]:
     return [e.message for e in effects if isinstance(e, ef.Send) and e.peer == peer]
 
 
-def bring(node: Pieces, peer: str, preamble: Preamble, now: float) -> list[ef.Effect]:
+def bring(node: Pieces, peer: str, preamble: m.Preamble, now: float) -> list[ef.Effect]:
     """All pieces of a message like PREAMBLE's, from `peer`."""
     found: list[ef.Effect] = []
     for piece in PIECES:
@@ -84,7 +75,7 @@ def child_of(
 ) -> Pieces:
     """A machine that has `peer` as its parent, and knows of the message."""
     made = machine(peer, *others, rtt=rtt, charge=charge)
-    made.receive(peer, PieceAnnounce(PREAMBLE, 0, 1), 0.0)
+    made.receive(peer, m.PieceAnnounce(PREAMBLE, 0, 1), 0.0)
     made.receive(peer, offer(), 0.0)
     made.receive(peer, offer(accepted=True), 0.0)
     return made
@@ -101,18 +92,18 @@ class Neighbours:
         """Children that nodes may have, where it isn't two."""
         self.delays = {frozenset[PeerId](pair): delay for pair, delay in links.items()}
         self.nodes = {node: self._machine(node) for pair in links for node in pair}
-        self.carried: Callable[[str, PieceMessage], PieceMessage | None] = lambda _, message: (
+        self.carried: Callable[[str, m.PieceMessage], m.PieceMessage | None] = lambda _, message: (
             message
         )
         """What arrives of a message that a node sends."""
-        self.delayed: Callable[[str, PieceMessage], float] = lambda _, message: 0.0
+        self.delayed: Callable[[str, m.PieceMessage], float] = lambda _, message: 0.0
         """Seconds that it waits at its sender."""
         self.sent: Counter[tuple[str, str]] = Counter()
         """Messages by sender and kind."""
         self.whole: dict[str, list[bytes]] = {node: [] for node in self.nodes}
         self.dropped: dict[str, list[ef.DropReason]] = {node: [] for node in self.nodes}
         self._order = itertools.count()
-        self._queue: list[tuple[float, int, str, str, PieceMessage]] = []
+        self._queue: list[tuple[float, int, str, str, m.PieceMessage]] = []
         for a, b in links:
             self._act(a, self.nodes[a].on_neighbor_up(b, 0.0))
             self._act(b, self.nodes[b].on_neighbor_up(a, 0.0))
@@ -125,7 +116,7 @@ class Neighbours:
         places = self.places.get(node, 2)
         return Pieces(BroadcastParams(piece_threshold=1, piece_children=places), rtt_of)
 
-    def publish(self, node: str, preamble: Preamble, pieces: tuple[Piece, ...]) -> None:
+    def publish(self, node: str, preamble: m.Preamble, pieces: tuple[m.Piece, ...]) -> None:
         self._act(node, self.nodes[node].publish(preamble, pieces, self.now))
 
     def run(self, seconds: float) -> None:
@@ -153,7 +144,7 @@ class Neighbours:
 
     def _send(self, node: str, peer: PeerId, message: Message) -> None:
         assert isinstance(peer, str)
-        assert isinstance(message, PieceMessage)
+        assert isinstance(message, m.PieceMessage)
         self.sent[node, type(message).__name__] += 1
         carried = self.carried(node, message)
         if carried is not None:

@@ -8,18 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from episub_router.protocol import effects as ef
+from episub_router.protocol import piece_messages as m
 from episub_router.protocol.params import BroadcastParams
-from episub_router.protocol.piece_messages import (
-    Piece,
-    PieceAnnounce,
-    PieceGraft,
-    PieceMessage,
-    PieceOffer,
-    PiecePrune,
-    PieceWant,
-    Preamble,
-    TreeOffer,
-)
 from episub_router.protocol.pieces import Pieces, transfers
 from episub_router.protocol.pieces.cutting import MAX_SIZE, joined
 from episub_router.protocol.pieces.transfers import Transfer
@@ -75,7 +65,7 @@ _sources = st.sampled_from(["source", "else"])
 _preambles = st.one_of(
     st.just(PREAMBLE),
     st.builds(
-        Preamble, _ids, _sources, st.integers(-1, 2 * MAX_SIZE), st.integers(1, 1 << 16),
+        m.Preamble, _ids, _sources, st.integers(-1, 2 * MAX_SIZE), st.integers(1, 1 << 16),
         st.binary(min_size=32, max_size=32),
     ),
 )  # fmt: skip
@@ -93,21 +83,21 @@ _mutated = st.builds(
     st.none() | st.lists(_bytes, max_size=12),
     st.none() | st.integers(-1, 40_000),
 )
-_messages: st.SearchStrategy[PieceMessage] = st.one_of(
+_messages: st.SearchStrategy[m.PieceMessage] = st.one_of(
     st.sampled_from(PIECES),
     _mutated,
-    st.builds(PieceAnnounce, _preambles, _masks, st.integers(-1, 100)),
+    st.builds(m.PieceAnnounce, _preambles, _masks, st.integers(-1, 100)),
     st.builds(
-        PieceOffer,
-        st.lists(st.builds(TreeOffer, _sources, st.integers(-1, 1 << 20)), max_size=3).map(tuple),
+        m.PieceOffer,
+        st.lists(st.builds(m.TreeOffer, _sources, st.integers(-1, 1 << 20)), max_size=3).map(tuple),
         st.booleans(),
     ),
     st.builds(
-        PieceGraft,
-        st.lists(st.builds(PieceWant, _ids, _masks), max_size=3).map(tuple),
+        m.PieceGraft,
+        st.lists(st.builds(m.PieceWant, _ids, _masks), max_size=3).map(tuple),
         st.none() | _sources,
     ),
-    st.builds(PiecePrune, _sources, st.lists(st.sampled_from(PEERS), max_size=3).map(tuple)),
+    st.builds(m.PiecePrune, _sources, st.lists(st.sampled_from(PEERS), max_size=3).map(tuple)),
 )
 
 
@@ -119,7 +109,7 @@ _messages: st.SearchStrategy[PieceMessage] = st.one_of(
     )
 )
 def test_nothing_that_neighbors_send_makes_another_message_or_an_error(
-    steps: list[tuple[str, PieceMessage | str | None]],
+    steps: list[tuple[str, m.PieceMessage | str | None]],
 ) -> None:
     node = machine(*PEERS)
     found: list[ef.Effect] = []
@@ -145,9 +135,9 @@ def test_a_piece_that_others_have_overtaken_is_asked_of_the_parent_once() -> Non
     asked = []
     for index in (0, 2, 3, 4, 5):
         asked += to(node.receive("a", PIECES[index], 0.1), "a")
-    assert asked == [PieceGraft((PieceWant("id", 1 << 1),))]
+    assert asked == [m.PieceGraft((m.PieceWant("id", 1 << 1),))]
     # It waits for that piece itself: the others are no reason to ask again.
-    assert not node.receive("a", PieceAnnounce(PREAMBLE, 0b111101, 1), 0.2)
+    assert not node.receive("a", m.PieceAnnounce(PREAMBLE, 0b111101, 1), 0.2)
     assert node.next_deadline() > 0.2
     node.receive("a", PIECES[1], 0.3)
     assert not node.receive("a", PIECES[6], 0.3)[1:]
@@ -157,7 +147,7 @@ def test_an_overtaken_piece_is_asked_again_where_the_request_may_be_lost() -> No
     node = child_of("a")
     for index in (0, 2):
         node.receive("a", PIECES[index], 0.1)
-    want = PieceGraft((PieceWant("id", 1 << 1),))
+    want = m.PieceGraft((m.PieceWant("id", 1 << 1),))
     assert to(node.receive("a", PIECES[3], 0.1), "a") == [want]
     assert not to(node.receive("a", PIECES[4], 0.2), "a")
     assert to(node.receive("a", PIECES[5], 5.0), "a") == [want]
@@ -165,11 +155,11 @@ def test_an_overtaken_piece_is_asked_again_where_the_request_may_be_lost() -> No
 
 def test_what_another_neighbour_was_asked_for_is_not_asked_of_the_parent() -> None:
     node = child_of("a", "b")
-    node.receive("b", PieceAnnounce(PREAMBLE, 0b1111111, 2), 0.0)
+    node.receive("b", m.PieceAnnounce(PREAMBLE, 0b1111111, 2), 0.0)
     node.receive("a", PIECES[0], 0.1)
     while not (asked := to(node.handle_timer(node.next_deadline()), "b")):
         pass
-    assert asked == [PieceGraft((PieceWant("id", 0b1111110),))]
+    assert asked == [m.PieceGraft((m.PieceWant("id", 0b1111110),))]
     for index in (2, 3, 4, 5):
         assert not to(node.receive("a", PIECES[index], 9.0), "a")
 
@@ -179,7 +169,7 @@ def test_a_child_that_lacks_what_came_late_here_is_not_sent_it_twice() -> None:
     node.receive("b", GRAFT, 0.1)
     for index in (0, 2, 3, 4, 1):
         node.receive("a", PIECES[index], 0.1)
-    want = PieceGraft((PieceWant("id", 1 << 1),))
+    want = m.PieceGraft((m.PieceWant("id", 1 << 1),))
     assert not to(node.receive("b", want, 0.2), "b")
     assert to(node.receive("b", want, 0.9), "b") == [PIECES[1]]
 
@@ -189,8 +179,8 @@ def test_a_neighbour_whose_first_offer_is_late_is_announced_what_it_missed() -> 
     node = Pieces(BroadcastParams(piece_threshold=1), lambda peer: 0.1)
     node.on_neighbor_up("a", 10.0)
     node.publish(PREAMBLE, PIECES, 10.1)
-    found = to(node.receive("a", PieceOffer(), 20.0), "a")
-    assert [message for message in found if isinstance(message, PieceAnnounce)]
+    found = to(node.receive("a", m.PieceOffer(), 20.0), "a")
+    assert [message for message in found if isinstance(message, m.PieceAnnounce)]
 
 
 def test_pieces_of_an_unknown_message_are_refused() -> None:
@@ -213,9 +203,9 @@ def test_ten_thousand_preambles_have_room_for_those_of_others() -> None:
     refused = 0
     for number in range(10_000):
         flood = replace(PREAMBLE, id=number, source=number // 10, size=1_000_000, piece_size=16384)
-        refused += len(dropped(node.receive("a", PieceAnnounce(flood, 0, 1), 0.0)))
+        refused += len(dropped(node.receive("a", m.PieceAnnounce(flood, 0, 1), 0.0)))
     assert refused >= 10_000 - transfers.MAX_OF_ONE_SOURCE
-    assert not dropped(node.receive("b", PieceAnnounce(PREAMBLE, 0, 1), 0.0))
+    assert not dropped(node.receive("b", m.PieceAnnounce(PREAMBLE, 0, 1), 0.0))
     assert len(node.transfers.unfinished()) <= transfers.MAX_UNFINISHED
     for now in range(1, 90):
         node.handle_timer(float(now))
@@ -234,18 +224,18 @@ def test_small_messages_that_are_kept_are_bounded_in_number() -> None:
 
 def test_a_slow_drip_is_given_up() -> None:
     size = MAX_SIZE // 2
-    slow = Preamble("slow", "source", size, 32 * 1024, bytes(32))
+    slow = m.Preamble("slow", "source", size, 32 * 1024, bytes(32))
     node = Pieces(
         BroadcastParams(piece_threshold=1), lambda peer: 0.1, belongs=lambda preamble, piece: True
     )
     node.on_neighbor_up("a", 0.0)
-    node.receive("a", PieceAnnounce(slow, 0, 1), 0.0)
+    node.receive("a", m.PieceAnnounce(slow, 0, 1), 0.0)
     node.receive("a", offer(), 0.0)
     node.receive("a", offer(accepted=True), 0.0)
     found: list[ef.Effect] = []
     for index in range(200):
         now = 9.0 * index
         found += node.handle_timer(now)
-        found += node.receive("a", Piece("slow", bytes(32), index, b"", (), 32 * 1024), now)
+        found += node.receive("a", m.Piece("slow", bytes(32), index, b"", (), 32 * 1024), now)
     assert ef.DropReason.MESSAGE_LOST in dropped(found)
     assert not node.transfers.unfinished()

@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from episub_router.protocol import effects as ef
-from episub_router.protocol.piece_messages import (
-    Piece,
-    PieceAnnounce,
-    PieceGraft,
-    PieceOffer,
-    PiecePrune,
-    PieceWant,
-    Preamble,
-    TreeOffer,
-)
+from episub_router.protocol import piece_messages as m
 from episub_router.protocol.pieces import Pieces
 from episub_router.protocol.pieces.cutting import cut
 from episub_router.protocol.pieces.narrow_tree import (
@@ -45,13 +36,13 @@ from tests.protocol.pieces.helpers import (
 
 def test_one_that_waits_for_a_place_gives_its_own_when_it_has_one() -> None:
     node = machine("a", "b", "c", "d", places=1)
-    (asked,) = to(node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0), "a")[:1]
-    assert isinstance(asked, PieceGraft)
-    want = PieceGraft((PieceWant("id", 0b11),), "source")
+    (asked,) = to(node.receive("a", m.PieceAnnounce(PREAMBLE, 0, 1), 0.0), "a")[:1]
+    assert isinstance(asked, m.PieceGraft)
+    want = m.PieceGraft((m.PieceWant("id", 0b11),), "source")
     for child in ("b", "c"):
         assert not node.receive(child, want, 0.1)
-    assert to(node.receive("d", want, 0.1), "d") == [PiecePrune("source", ("b", "c"))]
-    assert to(node.receive("a", want, 0.1), "a") == [PiecePrune("source", ("b", "c"))]
+    assert to(node.receive("d", want, 0.1), "d") == [m.PiecePrune("source", ("b", "c"))]
+    assert to(node.receive("a", want, 0.1), "a") == [m.PiecePrune("source", ("b", "c"))]
     accepted = node.receive("a", offer(accepted=True), 0.2)
     for child in ("b", "c"):
         assert to(accepted, child) == [offer(70, accepted=True)]
@@ -61,10 +52,10 @@ def test_one_that_waits_for_a_place_gives_its_own_when_it_has_one() -> None:
 
 def test_those_that_wait_are_refused_where_nobody_has_a_place() -> None:
     node = machine("a", "b")
-    node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0)
+    node.receive("a", m.PieceAnnounce(PREAMBLE, 0, 1), 0.0)
     node.receive("b", GRAFT, 0.1)
     refused = node.receive("a", PRUNE, 0.2)
-    assert to(refused, "b") == [PiecePrune("source", ())]
+    assert to(refused, "b") == [m.PiecePrune("source", ())]
 
 
 def test_a_child_that_asks_again_while_there_is_no_parent_takes_one_place() -> None:
@@ -88,7 +79,7 @@ def test_a_parent_that_asks_for_a_place_is_refused_while_another_is_asked() -> N
     bring(node, "a", PREAMBLE, 0.1)
     node.receive("a", offer(200), 0.2)
     tree(node).rank = 300
-    node.receive("b", PieceAnnounce(PREAMBLE, 0, 1), 0.2)
+    node.receive("b", m.PieceAnnounce(PREAMBLE, 0, 1), 0.2)
     node.receive("b", offer(), 0.2)
     assert (tree(node).parent, tree(node).asking) == ("a", "b")
     refused = node.receive("a", GRAFT, 0.3)
@@ -100,12 +91,12 @@ def test_a_new_child_gets_what_it_could_not_know_of_when_it_asked() -> None:
     """A source's second message right after its first, on its way when the child asked."""
     node = child_of("a", "b")
     bring(node, "a", PREAMBLE, 0.1)
-    node.receive("a", PieceAnnounce(SECOND, 0, 1), 0.1)
+    node.receive("a", m.PieceAnnounce(SECOND, 0, 1), 0.1)
     bring(node, "a", SECOND, 0.2)
-    wants = PieceGraft((PieceWant("id", 0b11),), "source")
+    wants = m.PieceGraft((m.PieceWant("id", 0b11),), "source")
     gets = to(node.receive("b", wants, 3.1), "b")
-    assert [piece.id for piece in gets if isinstance(piece, Piece)] == ["id"] * 2 + ["second"] * 7
-    assert PieceAnnounce(SECOND, 0b1111111, 2) in gets
+    assert [piece.id for piece in gets if isinstance(piece, m.Piece)] == ["id"] * 2 + ["second"] * 7
+    assert m.PieceAnnounce(SECOND, 0b1111111, 2) in gets
 
 
 def test_a_new_child_does_not_get_what_is_long_past() -> None:
@@ -118,20 +109,20 @@ def test_a_new_child_does_not_get_what_is_long_past() -> None:
 def test_one_that_is_inside_of_a_tree_has_fewer_places_in_others() -> None:
     node = child_of("a", "b", "c", "d")
     for source in ("source", "second"):
-        node.receive("a", PieceOffer((TreeOffer(source, 0),)), 0.0)
-        node.receive("a", PieceOffer((TreeOffer(source, 0),), accepted=True), 0.0)
+        node.receive("a", m.PieceOffer((m.TreeOffer(source, 0),)), 0.0)
+        node.receive("a", m.PieceOffer((m.TreeOffer(source, 0),), accepted=True), 0.0)
     answers = [
-        to(node.receive(child, PieceGraft((), source), 0.1), child)[0]
+        to(node.receive(child, m.PieceGraft((), source), 0.1), child)[0]
         for source, child in (("source", "b"), ("source", "c"), ("second", "b"), ("second", "c"))
     ]
-    assert [isinstance(answer, PieceOffer) for answer in answers] == [True, True, True, False]
+    assert [isinstance(answer, m.PieceOffer) for answer in answers] == [True, True, True, False]
 
 
 def test_a_parent_that_brought_nothing_is_left_and_asked_no_more() -> None:
     node = child_of("a", "b")
     bring(node, "a", PREAMBLE, 0.1)
-    node.receive("a", PieceAnnounce(SECOND, 0, 1), 1.0)
-    node.receive("b", PieceAnnounce(SECOND, 0, 2), 1.0)
+    node.receive("a", m.PieceAnnounce(SECOND, 0, 1), 1.0)
+    node.receive("b", m.PieceAnnounce(SECOND, 0, 2), 1.0)
     effects: list[ef.Effect] = []
     while not to(effects, "b"):
         effects += node.handle_timer(node.next_deadline())
@@ -169,9 +160,9 @@ def test_a_parent_that_does_not_even_answer_is_left_for_one_that_announced() -> 
     for peer, rank in (("c", 1), ("b", 2)):
         node.receive(peer, offer(rank), 0.0)
     bring(node, "a", PREAMBLE, 0.1)
-    node.receive("b", PieceAnnounce(SECOND, 0b1111111, 2), 1.0)
+    node.receive("b", m.PieceAnnounce(SECOND, 0b1111111, 2), 1.0)
     assert asked_by_timers(node, "a", 2) == [
-        PieceGraft((PieceWant("second", 0b1111111),)),
+        m.PieceGraft((m.PieceWant("second", 0b1111111),)),
         PRUNE,
     ]
     assert tree(node).asking == "b"
@@ -184,10 +175,10 @@ def test_a_parent_that_does_not_even_answer_is_left_for_one_that_announced() -> 
 
 def test_a_parent_that_waits_itself_keeps_its_child() -> None:
     node = child_of("a", "b")
-    node.receive("b", PieceAnnounce(PREAMBLE, 0b1111111, 2), 0.0)
+    node.receive("b", m.PieceAnnounce(PREAMBLE, 0b1111111, 2), 0.0)
     assert asked_by_timers(node, "a", 1)
     now = node.next_deadline() - 0.1
-    assert not node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), now)
+    assert not node.receive("a", m.PieceAnnounce(PREAMBLE, 0, 1), now)
     asked_by_timers(node, "b", 1)
     assert tree(node).parent == "a"
 
@@ -196,9 +187,9 @@ def test_a_parent_that_said_it_waits_and_then_brings_all_stays() -> None:
     node = child_of("a", "b")
     bring(node, "a", PREAMBLE, 0.1)
     for peer in ("a", "b"):
-        node.receive(peer, PieceAnnounce(SECOND, 0, 1), 1.0)
+        node.receive(peer, m.PieceAnnounce(SECOND, 0, 1), 1.0)
     assert asked_by_timers(node, "a", 1)
-    node.receive("a", PieceAnnounce(SECOND, 0, 1), 2.1)
+    node.receive("a", m.PieceAnnounce(SECOND, 0, 1), 2.1)
     bring(node, "a", SECOND, 2.2)
     assert tree(node).parent == "a"
     assert not failed(node, 0.0)
@@ -207,7 +198,7 @@ def test_a_parent_that_said_it_waits_and_then_brings_all_stays() -> None:
 def test_a_parent_that_has_the_message_from_us_is_not_taken_for_silent() -> None:
     node = child_of("a", "b")
     bring(node, "a", PREAMBLE, 0.1)
-    node.receive("b", PieceAnnounce(SECOND, 0, 2), 1.0)
+    node.receive("b", m.PieceAnnounce(SECOND, 0, 2), 1.0)
     node.receive("a", replace(PIECES[0], id="second"), 1.1)
     asked_by_timers(node, "a", 2)
     assert tree(node).parent is None  # As any that stalls.
@@ -217,7 +208,7 @@ def test_a_parent_that_has_the_message_from_us_is_not_taken_for_silent() -> None
 def test_an_answer_may_take_two_round_trips() -> None:
     node = child_of("a", "b", rtt=0.5)
     bring(node, "a", PREAMBLE, 0.1)
-    node.receive("b", PieceAnnounce(SECOND, 0, 2), 1.0)
+    node.receive("b", m.PieceAnnounce(SECOND, 0, 2), 1.0)
     asked = node.next_deadline()
     assert to(node.handle_timer(asked), "a")
     assert node.next_deadline() == asked + 1.0
@@ -227,14 +218,14 @@ def test_a_failure_is_forgotten_after_ten_minutes() -> None:
     node = child_of("a", "b")
     node.receive("b", offer(200), 0.0)
     bring(node, "a", PREAMBLE, 0.1)
-    node.receive("b", PieceAnnounce(SECOND, 0b1111111, 2), 1.0)
+    node.receive("b", m.PieceAnnounce(SECOND, 0b1111111, 2), 1.0)
     asked_by_timers(node, "a", 2)
     node.receive("b", offer(200, accepted=True), 2.5)
     bring(node, "b", SECOND, 2.6)
     asked_at = []
     for at in range(60, 661, 60):  # A tree that is idle for longer is forgotten.
         later = replace(PREAMBLE, id=f"at {at}")
-        node.receive("a", PieceAnnounce(later, 0, 1), at)
+        node.receive("a", m.PieceAnnounce(later, 0, 1), at)
         node.receive("a", offer(), at)
         if to(bring(node, "b", later, at), "a"):
             asked_at.append(at)
@@ -253,7 +244,7 @@ def test_no_shorter_way_is_taken_to_a_neighbour_that_announced_nothing() -> None
 def test_one_that_only_answers_a_pull_is_no_announcer() -> None:
     node = child_of("a", "b")
     asked_by_timers(node, "b", 1)
-    node.receive("b", PieceAnnounce(PREAMBLE, 0, 2), 2.0)
+    node.receive("b", m.PieceAnnounce(PREAMBLE, 0, 2), 2.0)
     assert list(tree(node).announcers) == ["a"]
 
 
@@ -261,7 +252,7 @@ def test_nor_where_its_answer_comes_after_the_last_piece() -> None:
     node = child_of("a", "b")
     asked_by_timers(node, "b", 1)
     bring(node, "a", PREAMBLE, 2.0)
-    node.receive("b", PieceAnnounce(PREAMBLE, 0, 2), 2.1)
+    node.receive("b", m.PieceAnnounce(PREAMBLE, 0, 2), 2.1)
     assert list(tree(node).announcers) == ["a"]
 
 
@@ -270,12 +261,12 @@ def test_where_all_but_the_children_have_failed_they_are_asked_again() -> None:
     node.receive("b", offer(5), 0.0)
     node.receive("c", GRAFT, 0.1)
     bring(node, "a", PREAMBLE, 0.1)
-    node.receive("c", PieceAnnounce(SECOND, 0, 2), 1.0)
+    node.receive("c", m.PieceAnnounce(SECOND, 0, 2), 1.0)
     asked_by_timers(node, "a", 2)
     assert failed(node, 0.0) == ["a"]
     node.receive("b", offer(5, accepted=True), 3.0)
     bring(node, "c", SECOND, 3.1)
-    node.receive("c", PieceAnnounce(replace(PREAMBLE, id="third"), 0, 2), 30.0)
+    node.receive("c", m.PieceAnnounce(replace(PREAMBLE, id="third"), 0, 2), 30.0)
     asked_by_timers(node, "b", 2)
     assert not failed(node, 0.0)
     assert tree(node).asking is not None
@@ -283,23 +274,23 @@ def test_where_all_but_the_children_have_failed_they_are_asked_again() -> None:
 
 def test_those_that_claim_all_and_send_nothing_are_asked_after_the_others() -> None:
     node = machine("a", "b", "c", "d")
-    node.receive("a", PieceAnnounce(PREAMBLE, 0b1111111, 1), 0.0)
+    node.receive("a", m.PieceAnnounce(PREAMBLE, 0b1111111, 1), 0.0)
     for peer in ("b", "c", "d"):
-        node.receive(peer, PieceAnnounce(PREAMBLE, 0b1111111 if peer != "d" else 0, 2), 0.0)
+        node.receive(peer, m.PieceAnnounce(PREAMBLE, 0b1111111 if peer != "d" else 0, 2), 0.0)
     while not to(node.handle_timer(node.next_deadline()), "d"):
         assert node.next_deadline() < 10.0
 
 
 def test_a_shorter_way_is_taken_once_no_message_is_under_way() -> None:
     node = child_of("a", "b", "c", "d")
-    node.receive("b", PieceAnnounce(PREAMBLE, 0, 1), 0.1)
+    node.receive("b", m.PieceAnnounce(PREAMBLE, 0, 1), 0.1)
     node.receive("a", PRUNE, 0.1)
     node.receive("a", offer(200), 0.1)
     node.receive("a", offer(200, accepted=True), 0.1)
     node.receive("c", GRAFT, 0.1)
     assert not to(node.receive("b", offer(100), 0.1), "b")
     asked = [to(node.receive("a", piece, 0.2), "b") for piece in PIECES][-1]
-    assert asked == [PieceGraft((PieceWant("id", 0),), "source")]
+    assert asked == [m.PieceGraft((m.PieceWant("id", 0),), "source")]
     moved = node.receive("b", offer(100, accepted=True), 0.3)
     assert to(moved, "a")[0] == PRUNE
     assert to(moved, "c") == [offer(170, accepted=True)]
@@ -314,7 +305,7 @@ def asked(effects: list[ef.Effect]) -> list[object]:
     return [
         send.peer
         for send in sends
-        if isinstance(send.message, PieceGraft) and send.message.source is not None
+        if isinstance(send.message, m.PieceGraft) and send.message.source is not None
     ]
 
 
@@ -345,7 +336,7 @@ def test_one_without_places_takes_a_place_that_nobody_else_wants() -> None:
 
 def test_one_without_places_asks_later_and_after_a_refusal_at_once() -> None:
     node = machine("a", "b", places=0)
-    assert not asked(node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0))
+    assert not asked(node.receive("a", m.PieceAnnounce(PREAMBLE, 0, 1), 0.0))
     assert not asked(node.receive("b", offer(), 0.1))
     due = node.next_deadline()
     assert due == 0.5
@@ -356,8 +347,8 @@ def test_one_without_places_asks_later_and_after_a_refusal_at_once() -> None:
 def test_a_place_nearer_to_the_source_is_left_to_those_with_places() -> None:
     for places, asks_at, asks in ((2, 0.0, ["b"]), (0, 0.5, [])):
         node = machine("a", "b", places=places)
-        node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0)
-        node.receive("b", PieceAnnounce(PREAMBLE, 0, 1), 0.0)
+        node.receive("a", m.PieceAnnounce(PREAMBLE, 0, 1), 0.0)
+        node.receive("b", m.PieceAnnounce(PREAMBLE, 0, 1), 0.0)
         node.handle_timer(asks_at)
         node.receive("a", offer(500, accepted=True), asks_at + 0.1)
         for piece in PIECES:
@@ -374,7 +365,7 @@ LONG, LONG_PIECES = cut("long", "source", bytes(SHORT + 1))
 def seeker(rtts: dict[PeerId, float]) -> Pieces:
     """One that knows of a message under way, and asks "a" for a place."""
     node = machine("a", "b", "c", "d", rtts=rtts)
-    assert asked(node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0)) == ["a"]
+    assert asked(node.receive("a", m.PieceAnnounce(PREAMBLE, 0, 1), 0.0)) == ["a"]
     return node
 
 
@@ -397,7 +388,7 @@ def test_a_near_neighbour_goes_before_one_that_offered_a_little_later() -> None:
 def test_a_place_that_was_offered_goes_before_one_that_may_come() -> None:
     node = seeker({"b": 0.02, "c": 0.3})
     for peer in ("b", "c"):
-        node.receive(peer, PieceAnnounce(PREAMBLE, 0, 1), 0.1)
+        node.receive(peer, m.PieceAnnounce(PREAMBLE, 0, 1), 0.1)
     assert [rank for rank, _ in tree(node).offers.values()] == [MAX_RANK] * 3
     node.receive("c", offer(100), 0.1)
     assert asked(node.receive("a", PRUNE, 0.3)) == ["c"]
@@ -406,7 +397,7 @@ def test_a_place_that_was_offered_goes_before_one_that_may_come() -> None:
 def test_one_that_announces_goes_before_one_that_does_not() -> None:
     """Those that pass nothing on may offer places again and again."""
     node = seeker({})
-    node.receive("b", PieceAnnounce(PREAMBLE, 0, 1), 0.1)
+    node.receive("b", m.PieceAnnounce(PREAMBLE, 0, 1), 0.1)
     node.receive("b", offer(100), 0.1)
     node.receive("c", offer(100), 0.2)
     assert asked(node.receive("a", PRUNE, 0.3)) == ["b"]
@@ -419,17 +410,17 @@ def test_short_messages_have_a_third_child_until_a_longer_one_came() -> None:
         source.receive(peer, GRAFT, 0.1)
     assert list(tree(source).children) == ["a", "b", "c"]
     published = source.publish(LONG, LONG_PIECES, 10.0)
-    assert ef.Send("c", PiecePrune("source", ("a", "b"))) in published
+    assert ef.Send("c", m.PiecePrune("source", ("a", "b"))) in published
     assert list(tree(source).children) == ["a", "b"]
     assert source.next_deadline() == NEVER
     refused = source.receive("c", GRAFT, 20.0)
-    assert refused == [ef.Send("c", PiecePrune("source", ("a", "b")))]
+    assert refused == [ef.Send("c", m.PiecePrune("source", ("a", "b")))]
 
 
 def test_a_relay_learns_from_the_announcement_how_long_messages_are() -> None:
     for preamble, taken in ((PREAMBLE, ["b", "c", "d"]), (LONG, ["b", "c"])):
         node = machine("a", "b", "c", "d")
-        node.receive("a", PieceAnnounce(preamble, 0, 1), 0.0)
+        node.receive("a", m.PieceAnnounce(preamble, 0, 1), 0.0)
         node.receive("a", offer(accepted=True), 0.1)
         for peer in "bcd":
             node.receive(peer, GRAFT, 0.2)
@@ -438,18 +429,18 @@ def test_a_relay_learns_from_the_announcement_how_long_messages_are() -> None:
 
 def test_a_host_without_places_has_none_for_short_messages_either() -> None:
     node = machine("a", "b", places=0)
-    node.receive("a", PieceAnnounce(PREAMBLE, 0, 1), 0.0)
+    node.receive("a", m.PieceAnnounce(PREAMBLE, 0, 1), 0.0)
     node.handle_timer(0.6)
     node.receive("a", offer(accepted=True), 0.7)
     assert tree(node).stands
-    assert to(node.receive("b", GRAFT, 0.8), "b") == [PiecePrune("source", ())]
+    assert to(node.receive("b", GRAFT, 0.8), "b") == [m.PiecePrune("source", ())]
 
 
 def test_a_longer_message_is_known_before_as_the_length_of_the_last() -> None:
-    small = Preamble("small", "source", 1000, PREAMBLE.piece_size, bytes(32))
+    small = m.Preamble("small", "source", 1000, PREAMBLE.piece_size, bytes(32))
     node = machine("a", "b")
-    node.receive("a", PieceAnnounce(LONG, 0, 1), 0.0)
-    node.receive("a", PieceAnnounce(small, 0, 1), 0.1)
+    node.receive("a", m.PieceAnnounce(LONG, 0, 1), 0.0)
+    node.receive("a", m.PieceAnnounce(small, 0, 1), 0.1)
     assert tree(node).most_children(2) == 2
 
 
@@ -494,6 +485,6 @@ def test_trees_without_a_place_go_first() -> None:
 def test_a_tree_that_goes_takes_its_timers_along() -> None:
     node = machine("a")
     for number in range(4 * MAX_TREES):
-        node.receive("a", PieceOffer((TreeOffer(source(number), 0),)), 0.0)
+        node.receive("a", m.PieceOffer((m.TreeOffer(source(number), 0),)), 0.0)
     assert len(node.trees) == MAX_TREES
     assert 0 < len(node._state.timers) <= MAX_TREES
