@@ -41,6 +41,7 @@ INTERPRETED = (
     "__init__.py",
     "params.py",
     "settings.py",
+    "latency.py",
     "traced.py",
     "gossipsub_scored.py",
     "gossipsub_choke.py",

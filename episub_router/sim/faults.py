@@ -62,15 +62,8 @@ class Script:
 
     def arm(self) -> None:
         """Queue all faults."""
-        carry_out: dict[type, Callable[[Any], None]] = {
-            CrashFault: self._crash,
-            LeaveFault: self._leave,
-            FlapFault: self._flap,
-            ChurnFault: self._churn,
-            PartitionFault: self._partition,
-        }
         for fault in self._scenario.faults:
-            self._loop.at(fault.at, carry_out[type(fault)], fault)
+            self._loop.at(fault.at, getattr(self, f"_{fault.kind}"), fault)
 
     def _victims(self, share: float, target: str = "random") -> list[Node]:
         """`share` of the live nodes."""

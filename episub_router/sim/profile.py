@@ -59,8 +59,7 @@ class ProfiledLoop(EventLoop):
 def _kind_of(action: Any, argument: Any) -> str:
     name: str = action.__name__
     if name == "receive":
-        # Episub's parcels are `Received`, gossipsub's (sender, kind, body); floodsub has no kinds.
-        if hasattr(argument, "message"):
-            return type(argument.message).__name__.upper()
-        return "messages" if isinstance(argument[1], int) else str(argument[1]).upper()
+        # Episub's parcels are `Received`, those of others (sender, kind, body).
+        episub = hasattr(argument, "message")
+        return str(type(argument.message).__name__ if episub else argument[1]).upper()
     return _NAMES.get(name, name.lstrip("_").replace("_", " "))

@@ -12,16 +12,14 @@ from itertools import islice
 from typing import Any
 
 from episub_router.sim.adversaries.cast import Cast
-from episub_router.sim.adversaries.watch import Watch
 from episub_router.sim.faults import Script
 from episub_router.sim.hashing import generator
 from episub_router.sim.huge_pages import HugePages
 from episub_router.sim.metrics.accounting import Islands
+from episub_router.sim.metrics.eclipse import Watch
 from episub_router.sim.metrics.overlay import adjacency, components
-from episub_router.sim.network import latency
 from episub_router.sim.network.network import Network
 from episub_router.sim.network.queue import EventLoop
-from episub_router.sim.network.settings import PlaneLatency, UniformLatency
 from episub_router.sim.records import Records
 from episub_router.sim.routers.episub import EpisubNode
 from episub_router.sim.routers.floodsub import FloodsubNode
@@ -74,7 +72,7 @@ class Simulation:
         records.authors = scenario.traffic.authors
         self.loop = EventLoop() if loop is None else loop
         self.network: Network[Node] = Network(
-            self.loop, latency_model(scenario, seed), scenario.network, seed, records
+            self.loop, scenario.latency, scenario.network, seed, records
         )
         self.rng = generator(seed, "script")
         self.snapshots: list[PhaseSnapshot] = []
@@ -87,7 +85,12 @@ class Simulation:
         self.script = Script(
             scenario, self.network, self.rng, self.sources, self.start, self.overlay
         )
-        self.params = self._router_params()
+        router = scenario.router
+        self.params: Any = (
+            router.params
+            if isinstance(router, EpisubConfig)
+            else GossipsubParams(**router.merged())
+        )
         self._make = self._node_factory()
         self._contact_rng = generator(seed, "contacts")
         self._lives: dict[int, int] = {}
@@ -152,14 +155,6 @@ class Simulation:
         made = self._make(node, generator(self.seed, f"router {life}", node))
         made.start(self._contacts(node))
         return made
-
-    def _router_params(self) -> Any:
-        router = self.scenario.router
-        return (
-            GossipsubParams(**router.merged())
-            if isinstance(router, GossipsubConfig)
-            else router.params
-        )
 
     def _node_factory(self) -> Callable[[int, Any], Node]:
         router = self.scenario.router
@@ -257,13 +252,13 @@ class Simulation:
 
     def _publish_from_outside(self) -> None:
         """G01: the same message to `fanout` random nodes, each after its own delay."""
-        traffic, latency_of = self.scenario.traffic, self.network.latency.delay
+        traffic = self.scenario.traffic
         message = self._record(OUTSIDE)
         chosen = self.rng.sample(list(self.network.nodes), traffic.fanout)
         self.records.messages[message].payloads += len(chosen)
         self.records.sent("publish", len(chosen), 0)
         for node in chosen:
-            delay = latency_of(self.scenario.capacity, node)
+            delay = self.network.delay(self.scenario.capacity, node)
             self.loop.at(self.loop.now + delay, self._inject, (node, message))
 
     def _inject(self, arrival: tuple[int, int]) -> None:
@@ -331,13 +326,3 @@ def collection_held_off() -> Iterator[None]:
         gc.unfreeze()
         if was_enabled:
             gc.enable()
-
-
-def latency_model(scenario: Scenario, seed: int) -> latency.LatencyModel:
-    """The latency model that the scenario names."""
-    chosen = scenario.latency
-    if isinstance(chosen, UniformLatency):
-        return latency.UniformPairs(seed, chosen.low, chosen.high)
-    if isinstance(chosen, PlaneLatency):
-        return latency.Plane(seed, chosen.base, chosen.per_unit, chosen.sites, chosen.site_radius)
-    return latency.Regions(seed, chosen.spread)

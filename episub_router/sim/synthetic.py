@@ -39,7 +39,7 @@ def settle(
     near link goes to the nearest of `looked_at` random nodes, and a node knows its `contacts` as
     joining ones do."""
     ids = [node.id for node in nodes]
-    links = synthetic_links(ids, params.membership, looked_at, network.latency.delay, rng)
+    links = synthetic_links(ids, params.membership, looked_at, network.delay, rng)
     for node in nodes:
         node.start(())
     for node in nodes:
@@ -64,7 +64,7 @@ def _take(node: EpisubNode, peer: int, kind: LinkKind, links: Links, network: Ne
     random_links = sum(kind is LinkKind.RANDOM for kind in theirs.values())
     named = tuple(other for other in theirs if other != node.id)
     described = Neighbor(NeighborRole.LIST, len(theirs), kind, named, random_links)
-    rtt = 2 * network.latency.delay(node.id, peer)
+    rtt = 2 * network.delay(node.id, peer)
     node.topic.membership.adopt_link(peer, described, rtt, network.loop.now)
 
 

@@ -7,10 +7,9 @@ the schema's metadata under `header` (JSON); in the other formats each becomes a
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from episub_router.trace.output import TraceOutput
@@ -20,10 +19,11 @@ BATCH = 100_000
 """Rows held in memory before they are written."""
 
 
-class TraceWriter(ABC):
-    """Collects rows and writes them; to be used as a context manager."""
+class TraceWriter:
+    """Collects rows, and hands them to `write` batch by batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[list[Row]], None]) -> None:
+        self._write = write
         self._rows: list[Row] = []
         self.rows = 0
         """Rows written."""
@@ -35,84 +35,66 @@ class TraceWriter(ABC):
             columns["rtt"] = round(rtt * 1e9)
         self._rows.append(Row(round(time * 1e9), event, peer, **columns))
         if len(self._rows) >= BATCH:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Hand on what is there."""
         if self._rows:
             self._write(self._rows)
             self.rows += len(self._rows)
             self._rows = []
 
-    @abstractmethod
-    def _write(self, rows: list[Row]) -> None:
-        """Write `rows`."""
 
-    @abstractmethod
-    def _close(self) -> None:
-        """End the file."""
-
-    def __enter__(self) -> TraceWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._flush()
-        self._close()
-
-
-class _Parquet(TraceWriter):
-    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        super().__init__()
-        names = pa.dictionary(pa.int8(), pa.string())
-        numbers = pa.list_(pa.int32())
-        types = {
-            "time": pa.int64(), "event": names, "hops": pa.int16(), "control": names,
-            "messages": numbers, "announced": numbers, "state": names, "kind": names,
-            "reason": names, "rtt": pa.int64(),
-        }  # fmt: skip
-        self._pa: Any = pa
-        self._schema = pa.schema(
-            [(name, types.get(name, pa.int32())) for name in Row._fields],
-            metadata={"header": json.dumps(header)},
-        )
-        self._writer: Any = pq.ParquetWriter(path, self._schema, compression="zstd")
-
-    def _write(self, rows: list[Row]) -> None:
-        columns = [
-            self._pa.array(column, type=field.type)
-            for column, field in zip(zip(*rows, strict=True), self._schema, strict=True)
-        ]
-        self._writer.write_table(self._pa.table(columns, schema=self._schema))
-
-    def _close(self) -> None:
-        self._writer.close()
-
-
-class _Events(TraceWriter):
-    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
-        super().__init__()
-        self._output = TraceOutput(path)
-        self._output.append([header_of(header).SerializeToString()])
-
-    def _write(self, rows: list[Row]) -> None:
-        self._output.append([event_of(row).SerializeToString() for row in rows])
-
-    def _close(self) -> None:
-        self._output.append([report_of(self.rows + 1).SerializeToString()])
-        self._output.close()
-
-
-def open_trace(path: Path, header: Mapping[str, Any]) -> TraceWriter:
+@contextmanager
+def open_trace(path: Path, header: Mapping[str, Any]) -> Iterator[TraceWriter]:
     """Write to `path`: Parquet if it ends so, else in the format that `TraceOutput` reads from it.
 
     `header` has the fields of a trace header. Raises ImportError for Parquet without pyarrow,
     OSError, then and later, where the file can't be written.
     """
-    return (_Parquet if path.suffix == ".parquet" else _Events)(path, header)
+    with (_parquet if path.suffix == ".parquet" else _events)(path, header) as writer:
+        try:
+            yield writer
+        finally:
+            writer.flush()
+
+
+@contextmanager
+def _parquet(path: Path, header: Mapping[str, Any]) -> Iterator[TraceWriter]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = pa.dictionary(pa.int8(), pa.string())
+    numbers = pa.list_(pa.int32())
+    types = {
+        "time": pa.int64(), "event": names, "hops": pa.int16(), "control": names,
+        "messages": numbers, "announced": numbers, "state": names, "kind": names,
+        "reason": names, "rtt": pa.int64(),
+    }  # fmt: skip
+    schema: Any = pa.schema(
+        [(name, types.get(name, pa.int32())) for name in Row._fields],
+        metadata={"header": json.dumps(header)},
+    )
+
+    def write(rows: list[Row]) -> None:
+        columns = [
+            pa.array(column, type=field.type)
+            for column, field in zip(zip(*rows, strict=True), schema, strict=True)
+        ]
+        file.write_table(pa.table(columns, schema=schema))
+
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        yield TraceWriter(write)
+
+
+@contextmanager
+def _events(path: Path, header: Mapping[str, Any]) -> Iterator[TraceWriter]:
+    with closing(TraceOutput(path)) as output:
+        output.append([header_of(header).SerializeToString()])
+        writer = TraceWriter(
+            lambda rows: output.append([event_of(row).SerializeToString() for row in rows])
+        )
+        try:
+            yield writer
+        finally:
+            output.append([report_of(writer.rows + 1).SerializeToString()])

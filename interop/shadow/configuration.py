@@ -66,7 +66,7 @@ def graph(plan: Plan) -> str:
         lines += [f"    host_bandwidth_up {rate}", f"    host_bandwidth_down {rate}", "  ]"]
     for one in range(plan.hosts):
         for other in range(one, plan.hosts):
-            delay = plan.network.latency.delay(one, other) if one != other else _LEAST
+            delay = plan.network.delay(one, other) if one != other else _LEAST
             lines += ["  edge [", f"    source {one}", f"    target {other}"]
             lines += [f'    latency "{round(delay * 1e6)} us"']
             lines += [f"    packet_loss {plan.scenario.network.loss if one != other else 0.0}"]

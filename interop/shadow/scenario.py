@@ -90,7 +90,7 @@ class Plan:
     def shortest(self, message: Publishing, host: int) -> float:
         """Seconds that a message takes to a host with nothing between it and the publisher."""
         rate = min(self.mbit(message.host), self.mbit(host)) * 125e3
-        return self.network.latency.delay(message.host, host) + message.size / rate
+        return self.network.delay(message.host, host) + message.size / rate
 
     @property
     def piece_threshold(self) -> int:

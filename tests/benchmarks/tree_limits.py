@@ -48,7 +48,7 @@ class OfflineOverlay:
             simulation.loop.at(scenario.join.over * node / nodes, simulation.start, node)
         simulation.loop.run(JOINED_AT)
         matrix, ids = simulation.overlay()
-        delay = simulation.network.latency.delay
+        delay = simulation.network.delay
         self.delays = np.zeros(matrix.shape)
         for row, column in zip(*matrix.nonzero(), strict=True):
             cost = delay(ids[row], ids[column])

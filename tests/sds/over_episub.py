@@ -21,7 +21,7 @@ from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire.exchange import Request as WireRequest
 from episub_router.sds.wire.exchange import Response, encode_request
 from episub_router.sim.hashing import generator
-from episub_router.sim.network.latency import UniformPairs
+from episub_router.sim.network.latency import UniformLatency
 from episub_router.sim.network.network import Network
 from episub_router.sim.network.queue import EventLoop
 from episub_router.sim.network.settings import NetworkConfig
@@ -116,9 +116,10 @@ class EpisubGroup(Group):
         self._names = list(self.members)
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self._records = Records(size)
+        low, high = self.links.delay
         network = Network(
             self._loop,
-            UniformPairs(seed, *self.links.delay),
+            UniformLatency(low=low, high=high),
             NetworkConfig(nodes=size, loss=self.links.loss),
             seed,
             self._records,

@@ -61,7 +61,7 @@ def test_the_graph_has_the_simulator_s_latencies_and_rates() -> None:
     assert lines.count("edge [") == 8 * 9 // 2
     at = lines.index("source 2", lines.index("target 7", lines.index("source 1")))
     at = next(i for i in range(at, len(lines)) if lines[i : i + 2] == ["source 2", "target 5"])
-    delay = plan.network.latency.delay(2, 5)
+    delay = plan.network.delay(2, 5)
     assert lines[at + 2 : at + 4] == [f'latency "{round(delay * 1e6)} us"', "packet_loss 0.01"]
     rates = [line for line in lines if line.startswith("host_bandwidth_up")]
     assert rates == [f'host_bandwidth_up "{plan.mbit(h) * 1000:.0f} Kbit"' for h in range(8)]

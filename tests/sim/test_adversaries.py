@@ -13,8 +13,8 @@ from episub_router.protocol.hyparview import Places
 from episub_router.protocol.messages import TreeRoot
 from episub_router.sim.adversaries.cast import ROUTERS, Cast
 from episub_router.sim.adversaries.member import INVENTED
-from episub_router.sim.adversaries.watch import Look
 from episub_router.sim.metrics import eclipse
+from episub_router.sim.metrics.eclipse import Look
 from episub_router.sim.records import HOSTILE, Records
 from episub_router.sim.results.summary import summarize
 from episub_router.sim.routers.episub import TOPIC_NAME
@@ -60,18 +60,6 @@ def scenario(
     return made
 
 
-class _Kept(TraceWriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: list[Row] = []
-
-    def _write(self, rows: list[Row]) -> None:
-        self.kept += rows
-
-    def _close(self) -> None:
-        pass
-
-
 @dataclass
 class Ran:
     """A run, and its events from the moment on at which the hostile nodes struck."""
@@ -113,12 +101,13 @@ def ran(
 ) -> Ran:
     chosen = scenario(kind, *settings, router=router, rings=rings)
     records = Records(chosen.capacity)
-    with _Kept() as kept:
-        records.trace = kept
-        simulation = Simulation(chosen, seed, records)
-        simulation.run()
+    kept: list[Row] = []
+    records.trace = TraceWriter(kept.extend)
+    simulation = Simulation(chosen, seed, records)
+    simulation.run()
+    records.trace.flush()
     begins = simulation.cast.begins
-    return Ran(simulation, [row for row in kept.kept if row.time >= begins * 1e9])
+    return Ran(simulation, [row for row in kept if row.time >= begins * 1e9])
 
 
 def hostile_parents(it: Ran) -> int:

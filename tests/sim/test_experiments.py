@@ -137,11 +137,11 @@ def test_few_copies_cross_between_sites(monkeypatch: pytest.MonkeyPatch) -> None
         (scenario,) = loading.load("sites").scenarios(settings, ["+ 4 near, nearer wins"]).values()
         simulation = Simulation(scenario, 1, Records(scenario.capacity))
         simulation.run()
-        model = simulation.network.latency
+        delay = simulation.network.delay
         last = simulation.records.messages[-1]
         crossings.append(
             sum(
-                parent >= 0 and model.delay(parent, node) > 0.01
+                parent >= 0 and delay(parent, node) > 0.01
                 for node, parent in enumerate(last.parent)
                 if node != last.source
             )

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from episub_router.sim.metrics import dissemination, overlay, shares, trees
+from episub_router.sim.metrics import dissemination, overlay, shares
 from episub_router.sim.records import Records
 from episub_router.sim.results import report
 from episub_router.sim.results.summary import summarize
@@ -124,9 +124,9 @@ def test_proximity_ratio_compares_neighbours_with_random_pairs() -> None:
 
 def test_tree_shape() -> None:
     #   0 -> 1, 2;  1 -> 3, 4, 5
-    assert trees.fan_out([0, 0, 1, 1, 1]) == {"max": 3.0, "leaves": pytest.approx(4 / 6)}
-    assert trees.mean_depth([1, 1, 2, 2, 2]) == pytest.approx(8 / 5)
-    assert trees.fan_out([]) == {"max": 0.0, "leaves": 0.0}
+    assert dissemination.fan_out([0, 0, 1, 1, 1]) == {"max": 3.0, "leaves": pytest.approx(4 / 6)}
+    assert dissemination.mean_depth([1, 1, 2, 2, 2]) == pytest.approx(8 / 5)
+    assert dissemination.fan_out([]) == {"max": 0.0, "leaves": 0.0}
 
 
 def test_a_share_is_in_proportion_to_the_uplink_and_one_copy_at_least() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from episub_router.sim.network.latency import UniformPairs
+from episub_router.sim.network.latency import UniformLatency
 from episub_router.sim.network.network import Network
 from episub_router.sim.network.queue import EventLoop
 from episub_router.sim.network.settings import NetworkConfig
@@ -70,7 +70,7 @@ def hosts(count: int = 2, seed: int = 1, **settings: float) -> tuple[Network, li
     """`count` hosts, each pair 50 ms apart; a dial takes one round trip."""
     config = NetworkConfig(**{"nodes": count, "dial_round_trips": 1.0, **settings})  # type: ignore[arg-type]
     loop = EventLoop()
-    network = Network(loop, UniformPairs(1, DELAY, DELAY), config, seed, Records(count))
+    network = Network(loop, UniformLatency(low=DELAY, high=DELAY), config, seed, Records(count))
     return network, [Diary(node, network) for node in range(count)]
 
 

@@ -11,8 +11,8 @@ from episub_router.protocol.params import MembershipParams
 from episub_router.sim.adversaries import announcing, claims, links
 from episub_router.sim.adversaries import gossipsub as gs
 from episub_router.sim.adversaries import settings as of
+from episub_router.sim.adversaries.hostile import Ring
 from episub_router.sim.adversaries.member import Member
-from episub_router.sim.adversaries.ring import Ring
 from episub_router.sim.routers.episub import TOPIC_NAME
 from episub_router.sim.strict import ScenarioError
 

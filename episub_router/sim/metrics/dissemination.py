@@ -1,7 +1,8 @@
-"""How completely, how redundantly and how fast messages spread."""
+"""How completely, how redundantly and how fast messages spread, and along which paths."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -32,6 +33,27 @@ def rmr(payloads: float, receivers: int) -> float:
 def last_delivery_hop(hops: Iterable[int]) -> int:
     """LDH: the most hops that any delivery took (Plumtree, section 4)."""
     return max(hops, default=0)
+
+
+def fan_out(parents: Iterable[int]) -> dict[str, float]:
+    """Children per node in one message's tree: the most, and the share of leaves.
+
+    `parents` has the sender of each first copy; the source itself isn't in it.
+    """
+    children = Counter(parents)
+    receivers = sum(children.values())
+    if not receivers:
+        return {"max": 0.0, "leaves": 0.0}
+    inner = len(children)
+    return {
+        "max": float(max(children.values())),
+        "leaves": max(0.0, (receivers + 1 - inner) / (receivers + 1)),
+    }
+
+
+def mean_depth(hops: Sequence[int]) -> float:
+    """Mean hops from the source over all deliveries but its own."""
+    return sum(hops) / len(hops) if hops else 0.0
 
 
 def duplicates_per_delivery(payloads: float, deliveries: int) -> float:

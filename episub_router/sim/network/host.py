@@ -1,10 +1,11 @@
-"""What the network needs of a host; `routers.node.Node` implements it."""
+"""What the network needs of a host; `routers.node.Node` is one."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from episub_router.sim.network.queue import Action
 
@@ -25,37 +26,49 @@ class DirectedLink:
     """No later parcel arrives before this time."""
 
 
-class Host(Protocol):
+class Host(ABC):
     """One end of connections. The network notifies it of what becomes of them."""
 
-    __slots__ = ()
+    __slots__ = ("id", "links", "live", "outbound", "sink")
 
-    id: NodeId
-    live: bool
-    links: dict[NodeId, DirectedLink]
-    """The link to each connected peer."""
-    outbound: dict[NodeId, None]
-    """The connections that this host dialled."""
-    sink: Action
-    """Called with each parcel that arrives here."""
+    def __init__(self, node: NodeId) -> None:
+        self.id = node
+        self.live = True
+        self.links: dict[NodeId, DirectedLink] = {}
+        """The link to each connected peer."""
+        self.outbound: dict[NodeId, None] = {}
+        """The connections that this host dialled."""
+        self.sink: Action = self.receive
+        """`receive`, bound once for all links that lead here."""
 
+    @abstractmethod
+    def receive(self, parcel: Any) -> None:
+        """Take what a peer's router of the same kind has sent."""
+
+    @abstractmethod
     def connected(self, peer: NodeId) -> None:
         """A connection to `peer` is open, whichever side dialled."""
 
+    @abstractmethod
     def disconnected(self, peer: NodeId) -> None:
         """The connection to `peer` is closed."""
 
     def dial_failed(self, peer: NodeId) -> None:
         """A dial to `peer` failed."""
+        return
 
     def measured(self, peer: NodeId, rtt: float | None) -> None:
         """A measurement asked of the network is done; None when it failed."""
+        return
 
     def ping_time(self, rtt: float) -> float:
         """How long a round trip that takes `rtt` seems to take, as this host answers it."""
+        return rtt
 
     def messages_in(self, parcel: Any) -> Iterable[int]:
         """The payload messages that `parcel` carries or announces."""
+        return ()
 
+    @abstractmethod
     def trace_event(self, event: str, **columns: Any) -> None:
         """Record `event` in the trace, if there is one."""

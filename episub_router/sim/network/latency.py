@@ -1,81 +1,76 @@
 """How long a message takes from one node to another: three models of a network.
 
 A model gives the one-way delay in seconds between two nodes; it is symmetric, fixed for the
-run, and follows from (seed, pair) alone, whatever the order of the calls.
+run, and follows from (seed, pair) alone, whatever the order of the calls. Its fields are settings
+of a scenario.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
 from episub_router.sim.hashing import unit, unit_of_pair
+from episub_router.sim.strict import ScenarioError, setting
 
 
-class LatencyModel(Protocol):
-    """What the network asks: the one-way delay between two nodes, in s, and where one is."""
-
-    def delay(self, a: int, b: int) -> float: ...
-
-    def place(self, node: int) -> str | None:
-        """What the region is called that `node` is in, if there are any."""
-        ...
-
-
-class UniformPairs:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniformLatency:
     """Each pair has its own delay, uniform in [low, high] s.
 
-    With [0.010, 0.150] this is the network of the published gossipsub simulator (G01).
+    The defaults are the network of the published gossipsub simulator (G01).
     """
 
-    def __init__(self, seed: int, low: float, high: float) -> None:
-        self._seed = seed
-        self._low = low
-        self._span = high - low
+    kind: ClassVar[str] = "uniform"
+    low: float = setting(0.010, above=0)
+    high: float = setting(0.150, above=0)
 
-    def delay(self, a: int, b: int) -> float:
-        return self._low + self._span * unit_of_pair(self._seed, a, b)
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ScenarioError(f"latency.low = {self.low}; must be at most high = {self.high}")
 
-    def place(self, node: int) -> str | None:
+    def delay(self, seed: int, a: int, b: int) -> float:
+        return self.low + (self.high - self.low) * unit_of_pair(seed, a, b)
+
+    def place(self, seed: int, node: int) -> str | None:
         return None
 
 
-class Plane:
-    """Nodes on the unit square: delay = base + per_unit * Euclidean distance.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaneLatency:
+    """Nodes on the unit square: delay = base + per_unit * Euclidean distance, 54 ms in the mean.
 
     With `sites` > 0 the nodes live in that many places, each a disc of radius `site_radius`.
     """
 
-    def __init__(
-        self, seed: int, base: float, per_unit: float, sites: int = 0, site_radius: float = 0.02
-    ) -> None:
-        self._seed = seed
-        self._base = base
-        self._per_unit = per_unit
-        self._sites = sites
-        self._radius = site_radius
+    kind: ClassVar[str] = "plane"
+    base: float = setting(0.002, above=0)
+    per_unit: float = setting(0.100, least=0)
+    sites: int = setting(0, least=0)
+    site_radius: float = setting(0.02, least=0, most=1)
 
-    def position(self, node: int) -> tuple[float, float]:
+    def position(self, seed: int, node: int) -> tuple[float, float]:
         """Where `node` is, as (x, y)."""
-        u, v = unit(self._seed, 1, node), unit(self._seed, 2, node)
-        if not self._sites:
+        u, v = unit(seed, 1, node), unit(seed, 2, node)
+        if not self.sites:
             return u, v
-        site = self._site(node)
+        site = self._site(seed, node)
         # The square root makes the density even over the disc.
-        distance, angle = self._radius * math.sqrt(u), 2 * math.pi * v
+        distance, angle = self.site_radius * math.sqrt(u), 2 * math.pi * v
         return (
-            unit(self._seed, 4, site) + distance * math.cos(angle),
-            unit(self._seed, 5, site) + distance * math.sin(angle),
+            unit(seed, 4, site) + distance * math.cos(angle),
+            unit(seed, 5, site) + distance * math.sin(angle),
         )
 
-    def delay(self, a: int, b: int) -> float:
-        return self._base + self._per_unit * math.dist(self.position(a), self.position(b))
+    def delay(self, seed: int, a: int, b: int) -> float:
+        return self.base + self.per_unit * math.dist(self.position(seed, a), self.position(seed, b))
 
-    def place(self, node: int) -> str | None:
-        return f"site {self._site(node)}" if self._sites else None
+    def place(self, seed: int, node: int) -> str | None:
+        return f"site {self._site(seed, node)}" if self.sites else None
 
-    def _site(self, node: int) -> int:
-        return int(unit(self._seed, 3, node) * self._sites)
+    def _site(self, seed: int, node: int) -> int:
+        return int(unit(seed, 3, node) * self.sites)
 
 
 REGIONS = (
@@ -108,29 +103,34 @@ _DELAYS_MS = (
 )
 
 
-class Regions:
-    """Nodes in eight regions: the matrix's delay, times a factor of its own for each pair.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionLatency:
+    """Nodes in eight regions of the world: the matrix's delay, times a factor of its own for each
+    pair.
 
     The factor is uniform in [1 - spread, 1 + spread]; the source has one delay for all pairs
     of two regions, which would make arrivals coincide.
     """
 
-    def __init__(self, seed: int, spread: float) -> None:
-        self._seed = seed
-        self._spread = spread
+    kind: ClassVar[str] = "regions"
+    spread: float = setting(0.2, least=0, most=0.9)
 
-    def region(self, node: int) -> int:
+    def region(self, seed: int, node: int) -> int:
         """The index of the region that `node` is in."""
-        drawn = unit(self._seed, 1, node) * sum(REGION_SHARES)
+        drawn = unit(seed, 1, node) * sum(REGION_SHARES)
         for index, share in enumerate(REGION_SHARES):
             drawn -= share
             if drawn < 0:
                 return index
         return len(REGION_SHARES) - 1
 
-    def delay(self, a: int, b: int) -> float:
-        between = _DELAYS_MS[self.region(a)][self.region(b)] / 1000
-        return between * (1 + self._spread * (2 * unit_of_pair(self._seed, a, b) - 1))
+    def delay(self, seed: int, a: int, b: int) -> float:
+        between = _DELAYS_MS[self.region(seed, a)][self.region(seed, b)] / 1000
+        return between * (1 + self.spread * (2 * unit_of_pair(seed, a, b) - 1))
 
-    def place(self, node: int) -> str | None:
-        return REGIONS[self.region(node)]
+    def place(self, seed: int, node: int) -> str | None:
+        """What the region is called that `node` is in."""
+        return REGIONS[self.region(seed, node)]
+
+
+Latency: TypeAlias = UniformLatency | PlaneLatency | RegionLatency

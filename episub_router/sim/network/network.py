@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from episub_router.sim.hashing import generator, unit
 from episub_router.sim.network.host import DirectedLink, Host, NodeId
-from episub_router.sim.network.latency import LatencyModel
+from episub_router.sim.network.latency import Latency
 from episub_router.sim.network.queue import Action, EventLoop
 from episub_router.sim.network.settings import NetworkConfig
 from episub_router.sim.network.uplink import Uplink
@@ -35,18 +35,18 @@ class Network(Generic[H]):
     def __init__(
         self,
         loop: EventLoop,
-        latency: LatencyModel,
+        latency: Latency,
         config: NetworkConfig,
         seed: int,
         records: Records,
     ) -> None:
         self.loop = loop
         self.records = records
-        self.latency = latency
         self.nodes: dict[NodeId, H] = {}
         """The hosts that are up, by id, in the order in which they came up."""
         self.prefixes: dict[Any, Any] = {}
         """The address prefix of each host that shares one with others."""
+        self._latency = latency
         self._config = config
         self._seed = seed
         self._group: dict[int, int] = {}
@@ -84,6 +84,14 @@ class Network(Generic[H]):
         share = self._config.nat_share
         return not share or node < PUBLIC_NODES or unit(self._seed, 9, node) >= share
 
+    def delay(self, a: int, b: int) -> float:
+        """Seconds that a message takes from `a` to `b`."""
+        return self._latency.delay(self._seed, a, b)
+
+    def place(self, node: int) -> str | None:
+        """The region or site that `node` is in, if there are any."""
+        return self._latency.place(self._seed, node)
+
     # Connections.
 
     def dial(self, node: H, peer: NodeId) -> None:
@@ -91,7 +99,7 @@ class Network(Generic[H]):
         if peer in node.links:
             self.loop.at(self.loop.now, self._dialled, (node, peer, self.loop.now))
             return
-        trips = 2 * self._config.dial_round_trips * self.latency.delay(node.id, peer)
+        trips = 2 * self._config.dial_round_trips * self.delay(node.id, peer)
         self.loop.at(self.loop.now + trips, self._dialled, (node, peer, self.loop.now))
 
     def _dialled(self, dial: tuple[H, NodeId, float]) -> None:
@@ -120,7 +128,7 @@ class Network(Generic[H]):
 
     def link(self, node: H, other: H) -> None:
         """Open a connection from `node` to `other` at once, and notify neither."""
-        delay = self.latency.delay(node.id, other.id)
+        delay = self.delay(node.id, other.id)
         node.links[other.id] = DirectedLink(other.sink, delay)
         other.links[node.id] = DirectedLink(node.sink, delay)
         node.outbound[other.id] = None

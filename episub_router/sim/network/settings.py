@@ -1,47 +1,10 @@
-"""Settings of a scenario's hosts and of the latencies between them."""
+"""Settings of a scenario's hosts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
 
 from episub_router.sim.strict import ScenarioError, setting
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UniformLatency:
-    """Each pair has its own one-way delay, uniform in [low, high] seconds (G01)."""
-
-    kind: ClassVar[str] = "uniform"
-    low: float = setting(0.010, above=0)
-    high: float = setting(0.150, above=0)
-
-    def __post_init__(self) -> None:
-        if self.low > self.high:
-            raise ScenarioError(f"latency.low = {self.low}; must be at most high = {self.high}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaneLatency:
-    """Nodes on the unit square; 2 + 100 * distance ms has a mean of 54 ms. With `sites` > 0
-    they live in that many discs."""
-
-    kind: ClassVar[str] = "plane"
-    base: float = setting(0.002, above=0)
-    per_unit: float = setting(0.100, least=0)
-    sites: int = setting(0, least=0)
-    site_radius: float = setting(0.02, least=0, most=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionLatency:
-    """Eight regions of the world (`latency.Regions`); pairs differ by ±`spread`."""
-
-    kind: ClassVar[str] = "regions"
-    spread: float = setting(0.2, least=0, most=0.9)
-
-
-Latency: TypeAlias = UniformLatency | PlaneLatency | RegionLatency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

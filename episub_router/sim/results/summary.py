@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from episub_router.sim.hashing import generator
-from episub_router.sim.metrics import dissemination, eclipse, overlay, shares, trees
+from episub_router.sim.metrics import dissemination, eclipse, overlay, shares
 from episub_router.sim.metrics.accounting import Accountant, MissingReason, Verdict
 from episub_router.sim.records import HOSTILE, NEVER_DELIVERED, MessageRecord
 from episub_router.sim.routers.settings import EpisubConfig
@@ -91,8 +91,8 @@ def _message_row(record: MessageRecord, verdict: Verdict) -> dict[str, Any]:
         "payloads": record.payloads,
         "rmr": dissemination.rmr(record.payloads, receivers),
         "ldh": dissemination.last_delivery_hop(hops),
-        "mean_hops": trees.mean_depth(hops),
-        "fan_out": trees.fan_out(parents),
+        "mean_hops": dissemination.mean_depth(hops),
+        "fan_out": dissemination.fan_out(parents),
     }
 
 
@@ -243,9 +243,7 @@ def _overlay(simulation: Simulation, snapshot: PhaseSnapshot) -> dict[str, Any]:
         "average_shortest_path": overlay.average_shortest_path(hops),
         "components": len(sizes),
         "largest_component": sizes[0],
-        "proximity_ratio": overlay.proximity_ratio(
-            matrix, ids, simulation.network.latency.delay, pairs
-        ),
+        "proximity_ratio": overlay.proximity_ratio(matrix, ids, simulation.network.delay, pairs),
     }
     router = simulation.scenario.router
     if isinstance(router, EpisubConfig):
@@ -254,7 +252,7 @@ def _overlay(simulation: Simulation, snapshot: PhaseSnapshot) -> dict[str, Any]:
         figures["near_target"] = float((abs(out - target) <= 1).mean())
         if snapshot.near.nnz:
             figures["near_proximity_ratio"] = overlay.proximity_ratio(
-                snapshot.near, ids, simulation.network.latency.delay, pairs
+                snapshot.near, ids, simulation.network.delay, pairs
             )
     row_of = {node: row for row, node in enumerate(ids)}
     sources = [row_of[source] for source in simulation.sources if source in row_of]

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
 from episub_router.protocol.types import NEVER
-from episub_router.sim.network.host import DirectedLink, Host, NodeId
+from episub_router.sim.network.host import Host, NodeId
 from episub_router.sim.network.network import Network
-from episub_router.sim.network.queue import Action
 from episub_router.sim.records import Ending, Session
 
 
-class Node(Host, ABC):
-    """One life of one host. A host that comes back is a new object with the same id.
+class Node(Host):
+    """One life of one host. A host that comes back is a new object with the same id."""
 
-    The network calls `receive`, `connected`, `disconnected`, `dial_failed`, `measured`; the
-    script calls `start`, `publish`, `leave`, `crash`.
-    """
-
-    __slots__ = (
-        "_wake", "id", "links", "live", "loop", "network", "outbound", "records", "rng", "session",
-        "sink",
-    )  # fmt: skip
+    __slots__ = ("_wake", "loop", "network", "records", "rng", "session")
 
     def __init__(self, node: NodeId, network: Network[Node], rng: random.Random) -> None:
-        self.id = node
+        super().__init__(node)
         self.network = network
         self.loop = network.loop
         self.records = network.records
         self.rng = rng
-        self.live = True
-        self.links: dict[NodeId, DirectedLink] = {}
-        self.outbound: dict[NodeId, None] = {}
-        """The connections that this host dialled."""
         self.session = Session(node, started=self.loop.now)
         self.records.sessions.append(self.session)
-        self.sink: Action = self.receive
-        """`receive`, bound once for all links that lead here."""
         self._wake = NEVER
         network.add(self)
 
@@ -48,10 +34,6 @@ class Node(Host, ABC):
     @abstractmethod
     def start(self, contacts: tuple[NodeId, ...]) -> None:
         """Join the overlay, knowing these `contacts`."""
-
-    @abstractmethod
-    def receive(self, parcel: Any) -> None:
-        """Take what a peer's router of the same kind has sent."""
 
     @abstractmethod
     def inject(self, message: int, size: int) -> None:
@@ -66,14 +48,6 @@ class Node(Host, ABC):
         """The time given to `wake_at` has come."""
 
     @abstractmethod
-    def connected(self, peer: NodeId) -> None:
-        """A connection to `peer` is open, whichever side dialled."""
-
-    @abstractmethod
-    def disconnected(self, peer: NodeId) -> None:
-        """The connection to `peer` is gone."""
-
-    @abstractmethod
     def neighbors(self) -> Iterable[int]:
         """The overlay as this node sees it: peers that payloads or announcements go to."""
 
@@ -84,23 +58,6 @@ class Node(Host, ABC):
     def eager(self) -> Iterable[int]:
         """Those neighbours that payloads are pushed to."""
         return self.neighbors()
-
-    def dial_failed(self, peer: NodeId) -> None:
-        """A dial came to nothing."""
-        del peer
-
-    def measured(self, peer: NodeId, rtt: float | None) -> None:
-        """A measurement asked of the network is done; None when it failed."""
-        del peer, rtt
-
-    def ping_time(self, rtt: float) -> float:
-        """How long a round trip that takes `rtt` seems to take, as this node answers it."""
-        return rtt
-
-    def messages_in(self, parcel: Any) -> Iterable[int]:
-        """The payload messages that `parcel` carries or announces."""
-        del parcel
-        return ()
 
     # What a router uses.
 

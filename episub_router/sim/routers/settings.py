@@ -51,5 +51,9 @@ class FloodsubConfig:
     kind: ClassVar[str] = "floodsub"
     params: FloodsubParams = field(default_factory=FloodsubParams)
 
+    def merged(self) -> dict[str, Any]:
+        """What of it the gossipsub model knows."""
+        return {"connect": self.params.connect}
+
 
 RouterConfig: TypeAlias = EpisubConfig | GossipsubConfig | FloodsubConfig

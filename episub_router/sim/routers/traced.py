@@ -7,6 +7,7 @@ from typing import Any
 from episub_router.protocol.events import Received
 from episub_router.protocol.messages import Gossip
 from episub_router.sim.records import NEVER_DELIVERED
+from episub_router.sim.routers.gossipsub import PUBLISH
 from episub_router.trace.links import changes
 
 
@@ -21,8 +22,7 @@ def traced(kind: Any) -> Any:
             self._eager_before: dict[int, None] = {}
 
         def start(self, contacts: tuple[int, ...]) -> None:
-            region = self.network.latency.place(self.id)
-            self.trace_event("node", state="start", kind=region)
+            self.trace_event("node", state="start", kind=self.network.place(self.id))
             self.trace_event("join")
             super().start(contacts)
 
@@ -94,7 +94,5 @@ def _copy_in(parcel: Any) -> tuple[int, int, int] | None:
             return None
         copy: Any = (parcel.peer, gossip.id, gossip.hops)
         return copy  # type: ignore[no-any-return]
-    sender, second, third = parcel
-    if isinstance(second, int):
-        return sender, second, third
-    return (sender, *third) if second == "publish" else None
+    sender, kind, body = parcel
+    return (sender, *body) if kind == PUBLISH else None

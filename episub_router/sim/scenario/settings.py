@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from episub_router.sim.adversaries.cast import check
 from episub_router.sim.adversaries.settings import AnyAttack
-from episub_router.sim.network.settings import Latency, NetworkConfig, UniformLatency
+from episub_router.sim.network.latency import Latency, UniformLatency
+from episub_router.sim.network.settings import NetworkConfig
 from episub_router.sim.routers.settings import EpisubConfig, GossipsubConfig, RouterConfig
 from episub_router.sim.scenario.faults import ChurnFault, Fault
 from episub_router.sim.scenario.traffic import PREFACE_LEAD, TrafficConfig
