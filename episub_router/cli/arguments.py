@@ -6,7 +6,7 @@ import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING, Any, Never
 
 if TYPE_CHECKING:
     from multiaddr import Multiaddr
@@ -88,34 +88,34 @@ def lacks_extra(extra: str, error: ModuleNotFoundError | str) -> CommandError:
     return CommandError(f"this needs more packages: pip install 'episub-router[{extra}]' ({error})")
 
 
-def add_listening_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--listen`, `--announce` and `--key`."""
+def add_listening_arguments(
+    parser: argparse.ArgumentParser,
+    address: Callable[[str], Multiaddr] | None = None,
+    where: str = "where to listen",
+) -> None:
+    """`--listen`, `--announce` and `--key`. `address` makes an address of what `--listen` names,
+    which is `where` help says."""
     parser.add_argument(
         "--listen",
-        type=_listened,
-        default="/ip4/127.0.0.1/tcp/0",
+        action="append",
+        type=address or _listened,
         metavar="MULTIADDR",
-        help="where to listen (default: %(default)s, this machine only)",
+        help=f"{where}; may be repeated (default: /ip4/127.0.0.1/tcp/0, this machine only)",
     )
-    add_announce(parser)
+    parser.add_argument(
+        "--announce",
+        action="append",
+        default=[],
+        type=multiaddress,
+        metavar="MULTIADDR",
+        help="the address that others are given, as of a router that forwards a port; may be "
+        "repeated (default: those that it listens at)",
+    )
     parser.add_argument(
         "--key",
         type=Path,
         metavar="FILE",
         help="identity key; made if there is no such file (default: a new key for each run)",
-    )
-
-
-def add_announce(parser: argparse.ArgumentParser) -> None:
-    """`--announce`."""
-    parser.add_argument(
-        "--announce",
-        action="append",
-        default=[],
-        type=_multiaddr,
-        metavar="MULTIADDR",
-        help="the address that others are given, as of a router that forwards a port; may be "
-        "repeated (default: those that it listens at)",
     )
 
 
@@ -129,20 +129,20 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_host_arguments(parser: argparse.ArgumentParser) -> None:
+def add_host_arguments(parser: argparse.ArgumentParser, **listening: Any) -> None:
     """`--listen`, `--announce`, `--key`, `--bootstrap` and `--verbose`."""
-    add_listening_arguments(parser)
+    add_listening_arguments(parser, **listening)
     parser.add_argument(
         "--bootstrap",
         nargs="+",
         action="extend",
         default=[],
-        type=_multiaddr,
+        type=_contact,
         metavar="MULTIADDR",
         help="full addresses, with /p2p/, of nodes to join through",
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="say which neighbours come and go, and why not"
+        "--verbose", action="store_true", help="note what happens in the topic, and what fails"
     )
 
 
@@ -151,15 +151,26 @@ def _listened(text: str) -> Multiaddr:
         raise argparse.ArgumentTypeError(
             f"{text!r} is a relay's; `episub node` alone listens there"
         )
-    return _multiaddr(text)
+    return multiaddress(text)
 
 
-def _multiaddr(text: str) -> Multiaddr:
+def _contact(text: str) -> Multiaddr:
+    from episub_router.net.discovery.bootstrap import parse_bootstrap
+
+    address = multiaddress(text)
+    try:
+        parse_bootstrap([address])
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return address
+
+
+def multiaddress(text: str) -> Multiaddr:
+    """An argument that is an address."""
     # Loaded here, since commands that have no addresses needn't wait for it.
     from multiaddr import Multiaddr
-    from multiaddr.exceptions import Error
 
     try:
         return Multiaddr(text)
-    except (Error, ValueError) as error:
+    except Exception as error:  # whatever the parts of the text make multiaddr raise
         raise argparse.ArgumentTypeError(f"{text!r} is no multiaddress") from error

@@ -1,4 +1,4 @@
-"""What the commands with channels have in common: a host, and a store that can be opened."""
+"""What the commands with a host have in common."""
 
 from __future__ import annotations
 
@@ -7,61 +7,54 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from libp2p import new_host
-from libp2p.abc import IHost, IPubsubRouter
+from libp2p.abc import IHost
 from libp2p.crypto.ed25519 import create_new_key_pair
+from libp2p.crypto.keys import KeyPair
 from libp2p.pubsub.pubsub import Pubsub
-from libp2p.tools.anyio_service import Service, background_trio_service
 
-from episub_router import EpisubRouter, ResilientPubsub
+from episub_router import EpisubRouter
 from episub_router.addresses import check_free
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
 from episub_router.cli.quiet import quiet_libp2p
+from episub_router.host import LOOPBACK, EpisubHost, NodeStopped, running
 from episub_router.metrics import served
 from episub_router.sds import StoreError
 
 
 @asynccontextmanager
 async def running_host(args: Namespace) -> AsyncIterator[IHost]:
-    """Run a host as the arguments say. Raises CommandError for an occupied port."""
-    host = _host(args)
-    async with host.run([args.listen]):
+    """Run a host without pubsub as the arguments say. Raises OSError for an occupied port."""
+    quiet_libp2p()
+    listen = args.listen or [LOOPBACK]
+    for address in listen:
+        check_free(address)
+    host = new_host(key_pair=_key_pair(args), announce_addrs=args.announce or None)
+    async with host.run(listen):
         yield host
 
 
-def _host(args: Namespace) -> IHost:
+def _key_pair(args: Namespace) -> KeyPair:
+    return load_or_create(args.key) if args.key else create_new_key_pair()
+
+
+def episub_host(args: Namespace, router: EpisubRouter) -> EpisubHost:
+    """The host that the arguments name. Raises CommandError for a key that can't be used."""
     quiet_libp2p()
-    try:
-        check_free(args.listen)
-    except OSError as error:
-        raise CommandError(str(error)) from error
-    return new_host(
-        key_pair=load_or_create(args.key) if args.key else create_new_key_pair(),
-        announce_addrs=args.announce or None,
+    return EpisubHost(
+        router,
+        key_pair=_key_pair(args),
+        listen=args.listen or [LOOPBACK],
+        announce=args.announce,
     )
 
 
 @asynccontextmanager
-async def running_pubsub(args: Namespace, router: IPubsubRouter) -> AsyncIterator[Pubsub]:
-    """Run a host as the arguments say, with `router`. Raises CommandError for an occupied port."""
-    host = _host(args)
-    pubsub = ResilientPubsub(host, router)
-    assert isinstance(router, Service)
-    async with (
-        host.run([args.listen]),
-        background_trio_service(pubsub),
-        background_trio_service(router),
-    ):
-        await pubsub.wait_until_ready()
-        yield pubsub
-
-
-def episub(args: Namespace) -> EpisubRouter:
-    """The router that joins through `--bootstrap`. Raises CommandError for bad addresses."""
-    try:
-        return EpisubRouter(bootstrap=args.bootstrap)
-    except ValueError as error:
-        raise CommandError(str(error)) from error
+async def running_pubsub(args: Namespace, router: EpisubRouter) -> AsyncIterator[Pubsub]:
+    """Run the host of `episub_host`. Raises OSError for an occupied port."""
+    node = episub_host(args, router)
+    async with running(node):
+        yield node.pubsub
 
 
 @asynccontextmanager
@@ -83,10 +76,10 @@ async def served_metrics(
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Turn what is wrong with a store or an address into one line."""
+    """Turn what is wrong with a store or an address, or ended the node, into one line."""
     try:
         yield
-    except* (StoreError, OSError) as group:
+    except* (StoreError, OSError, NodeStopped) as group:
         errors = _flat(group)
         raise CommandError("; ".join(str(e) for e in errors)) from errors[0]
 

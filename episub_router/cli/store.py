@@ -59,11 +59,12 @@ def _run(args: argparse.Namespace) -> int:
 async def _keep(args: argparse.Namespace, store: SqliteStore) -> None:
     import trio
 
-    from episub_router.cli.host import episub, running_pubsub, served_metrics
+    from episub_router import EpisubRouter
+    from episub_router.cli.host import running_pubsub, served_metrics
     from episub_router.cli.sight import report_events
     from episub_router.sds import StoreNode
 
-    router = episub(args)
+    router = EpisubRouter(bootstrap=args.bootstrap)
     async with (
         running_pubsub(args, router) as pubsub,
         trio.open_nursery() as nursery,

@@ -117,7 +117,10 @@ def _collect(arguments: argparse.Namespace) -> int:
         return 0
     import trio
 
-    trio.run(_take, arguments)
+    from episub_router.cli.host import reported_errors
+
+    with reported_errors():
+        trio.run(_take, arguments)
     return 0
 
 

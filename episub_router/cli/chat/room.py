@@ -12,7 +12,7 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubRouter, NotJoined
 from episub_router.cli.chat.lines import JOINED, LEFT, Line, MemberNames, line_in
-from episub_router.cli.host import episub, running_pubsub
+from episub_router.cli.host import running_pubsub
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.sight import report_events
 from episub_router.host import frames_arrive
@@ -40,10 +40,10 @@ _FULL_PAUSE = 5.0
 async def chat(args: Namespace, store: SqliteStore, input_fd: Callable[[], int]) -> int:
     """Take part in the room that `args` name until the input ends; the exit status.
 
-    `input_fd` gives the input's descriptor, once there is a host. Raises CommandError for addresses
-    and keys that can't be used, StoreError for the store.
+    `input_fd` gives the input's descriptor, once there is a host. Raises CommandError for
+    a key that can't be used, OSError for an occupied port, StoreError for the store.
     """
-    router = episub(args)
+    router = EpisubRouter(bootstrap=args.bootstrap)
     async with running_pubsub(args, router) as pubsub:
         for address in pubsub.host.get_addrs():
             join = ["episub", "chat", f"--room={args.room}", "--bootstrap", str(address)]

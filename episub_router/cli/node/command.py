@@ -5,9 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from episub_router.cli.arguments import add_announce, add_metrics, seconds, topic
+from episub_router.cli.arguments import (
+    add_host_arguments,
+    add_metrics,
+    multiaddress,
+    seconds,
+    topic,
+)
+
+if TYPE_CHECKING:
+    from multiaddr import Multiaddr
 
 _DESCRIPTION = """\
 Run one host in one topic. Lines on standard input are published; messages of
@@ -36,7 +45,6 @@ Each also has "event" and "topic"; "base64" takes the place of "text" for
 what is not UTF-8. Exit status: 0 at the end of input, 1 if the host can't
 run or lines were not published, 130 after Ctrl-C, 143 after SIGTERM.
 """
-_LOOPBACK = "/ip4/127.0.0.1/tcp/0"
 
 
 def add_parser(commands: Any) -> None:
@@ -50,27 +58,10 @@ def add_parser(commands: Any) -> None:
     )
     add = parser.add_argument
     add("--topic", required=True, type=topic, metavar="TOPIC", help="the topic to join")
-    add(
-        "--listen",
-        action="append",
-        metavar="MULTIADDR",
-        help="where to listen, or RELAY/p2p-circuit to be reached through a relay; may be repeated "
-        f"(default: {_LOOPBACK}, this machine only)",
-    )
-    add_announce(parser)
-    add(
-        "--bootstrap",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="MULTIADDR",
-        help="full addresses, with /p2p/, of nodes to join through",
-    )
-    add(
-        "--key",
-        type=Path,
-        metavar="FILE",
-        help="identity key; made if there is no such file (default: a new key for each run)",
+    add_host_arguments(
+        parser,
+        address=_tcp_or_relay,
+        where="where to listen, or RELAY/p2p-circuit to be reached through a relay",
     )
     add(
         "--file",
@@ -107,54 +98,32 @@ def add_parser(commands: Any) -> None:
     )
     add_metrics(parser)
     add("--json", action="store_true", help="print events as JSON, one per line")
-    add("--verbose", action="store_true", help="note what happens in the topic, and what fails")
-    parser.set_defaults(run=_run, refuse=parser.error)
+    parser.set_defaults(run=_run)
+
+
+def _tcp_or_relay(text: str) -> Multiaddr:
+    try:
+        address = multiaddress(text)
+        kinds = [protocol.name for protocol in address.protocols()][1:]
+    except argparse.ArgumentTypeError:
+        kinds = []
+    if kinds not in (["tcp"], ["tcp", "p2p", "p2p-circuit"]):
+        raise argparse.ArgumentTypeError(
+            f"must be like /ip4/127.0.0.1/tcp/4001, or a relay's address "
+            f"like /ip4/203.0.113.7/tcp/4001/p2p/.../p2p-circuit, not {text!r}"
+        )
+    return address
 
 
 def _run(arguments: argparse.Namespace) -> int:
     # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
-    from libp2p.crypto.ed25519 import create_new_key_pair
-    from multiaddr import Multiaddr
-
     from episub_router.cli.farewell import run_until_interrupted
-    from episub_router.cli.keys import load_or_create
+    from episub_router.cli.host import reported_errors
     from episub_router.cli.node.output import JsonOutput, PlainOutput
-    from episub_router.cli.node.run import NodeConfig, run_node
-    from episub_router.cli.quiet import quiet_libp2p
-    from episub_router.net.discovery.bootstrap import parse_bootstrap
+    from episub_router.cli.node.run import run_node
 
-    try:
-        parse_bootstrap(arguments.bootstrap)
-    except ValueError as error:
-        arguments.refuse(f"argument --bootstrap: {error}")
-    listen = []
-    for text in arguments.listen or [_LOOPBACK]:
-        try:
-            listen.append(Multiaddr(text))
-            kinds = [protocol.name for protocol in listen[-1].protocols()][1:]
-        except Exception:  # whatever the parts of the text make multiaddr raise
-            kinds = []
-        if kinds not in (["tcp"], ["tcp", "p2p", "p2p-circuit"]):
-            arguments.refuse(
-                f"argument --listen: must be like /ip4/127.0.0.1/tcp/4001, or a relay's address "
-                f"like /ip4/203.0.113.7/tcp/4001/p2p/.../p2p-circuit, not {text!r}"
-            )
-    quiet_libp2p()
-    interactive = sys.stdin.isatty()
-    config = NodeConfig(
-        key_pair=load_or_create(arguments.key) if arguments.key else create_new_key_pair(),
-        listen=listen,
-        announce=arguments.announce,
-        bootstrap=[Multiaddr(text) for text in arguments.bootstrap],
-        topic=arguments.topic,
-        file=arguments.file,
-        save=arguments.save,
-        stay=arguments.stay,
-        patience=None if arguments.stay or interactive else arguments.patience,
-        trace=arguments.trace,
-        region=arguments.region,
-        metrics=arguments.metrics,
-        verbose=arguments.verbose,
-    )
-    output = JsonOutput(config.topic) if arguments.json else PlainOutput()
-    return run_until_interrupted(run_node, config, output, sys.stdin.fileno())
+    if arguments.stay or sys.stdin.isatty():
+        arguments.patience = None
+    output = JsonOutput(arguments.topic) if arguments.json else PlainOutput()
+    with reported_errors():
+        return run_until_interrupted(run_node, arguments, output, sys.stdin.fileno())

@@ -8,43 +8,60 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from episub_router.net.events import WHY
 from episub_router.protocol.effects import DownReason
 
 
-class NodeOutput(Protocol):
-    """Where a node reports what happens. Peers are peer ids in their usual text form."""
+class PlainOutput:
+    """Where a node reports what happens: messages go to standard output, everything else to
+    standard error. Peers are peer ids in their usual text form."""
 
-    def listening(self, peer: str, addresses: Sequence[str], topic: str) -> None: ...
+    def listening(self, peer: str, addresses: Sequence[str], topic: str) -> None:
+        self.note(f"listening as {peer} on")
+        for address in addresses:
+            self.note(f"  {address}")
+        join = shlex.join(["episub", "node", f"--topic={topic}", "--bootstrap", addresses[0]])
+        self.note(f"others join with: {join}")
 
     def joined(self, peer: str, count: int) -> None:
         """`peer` became a neighbour, of which there are `count` now."""
+        self.note(f"neighbour {_short(peer)} came; there are {count}")
 
     def parted(self, peer: str, count: int, reason: DownReason | None) -> None:
         """`peer` ceased to be one; of a gossipsub neighbour no reason is known."""
+        why = "" if reason is None else f": {WHY[reason]}"
+        self.note(f"neighbour {_short(peer)} went{why}; there are {count}")
 
     def delivered(self, source: str, data: bytes | Path) -> None:
         """A message came: what it says, or the file that it was written to."""
+        said = str(data) if isinstance(data, Path) else printable(data)
+        print(f"{_short(source)}  {said}", flush=True)
 
     def published(self, data: bytes | Path) -> None:
-        """Likewise of what this node publishes."""
+        """Likewise of what this node publishes, which stands on the terminal already."""
 
     def failed(self, data: bytes, error: str) -> None:
         """`data`, or what begins so, was not published."""
+        self.note(f"not published: {error}")
 
     def receiving(self, source: str, received: int, size: int) -> None:
         """Of a large message of `source`, `received` of `size` bytes are here."""
+        if sys.stderr.isatty() or received == size:
+            end = "\n" if received == size else "\r"
+            print(f"# {bar(received, size)} {_short(source)}", end=end, file=sys.stderr, flush=True)
 
     def sent(self, neighbors: int, size: int) -> None:
         """A large message of this node was sent whole to `neighbors`."""
+        self.note(f"{size:,} bytes were sent to {neighbors} neighbours")
 
     def note(self, text: str) -> None:
         """Something that the user should know."""
+        print(f"# {text}", file=sys.stderr, flush=True)
 
 
-class JsonOutput:
+class JsonOutput(PlainOutput):
     """Every event is a line on standard output; notes go to standard error."""
 
     def __init__(self, topic: str) -> None:
@@ -80,45 +97,6 @@ class JsonOutput:
 
     def _event(self, event: str, **fields: Any) -> None:
         print(json.dumps({"event": event, "topic": self._topic, **fields}), flush=True)
-
-
-class PlainOutput:
-    """Messages go to standard output, everything else to standard error."""
-
-    def listening(self, peer: str, addresses: Sequence[str], topic: str) -> None:
-        self.note(f"listening as {peer} on")
-        for address in addresses:
-            self.note(f"  {address}")
-        join = shlex.join(["episub", "node", f"--topic={topic}", "--bootstrap", addresses[0]])
-        self.note(f"others join with: {join}")
-
-    def joined(self, peer: str, count: int) -> None:
-        self.note(f"neighbour {_short(peer)} came; there are {count}")
-
-    def parted(self, peer: str, count: int, reason: DownReason | None) -> None:
-        why = "" if reason is None else f": {WHY[reason]}"
-        self.note(f"neighbour {_short(peer)} went{why}; there are {count}")
-
-    def delivered(self, source: str, data: bytes | Path) -> None:
-        said = str(data) if isinstance(data, Path) else printable(data)
-        print(f"{_short(source)}  {said}", flush=True)
-
-    def published(self, data: bytes | Path) -> None:
-        """Nothing: it stands on the terminal already."""
-
-    def failed(self, data: bytes, error: str) -> None:
-        self.note(f"not published: {error}")
-
-    def receiving(self, source: str, received: int, size: int) -> None:
-        if sys.stderr.isatty() or received == size:
-            end = "\n" if received == size else "\r"
-            print(f"# {bar(received, size)} {_short(source)}", end=end, file=sys.stderr, flush=True)
-
-    def sent(self, neighbors: int, size: int) -> None:
-        self.note(f"{size:,} bytes were sent to {neighbors} neighbours")
-
-    def note(self, text: str) -> None:
-        print(f"# {text}", file=sys.stderr, flush=True)
 
 
 def printable(data: bytes) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from argparse import Namespace
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 from libp2p.abc import ISubscriptionAPI
-from libp2p.crypto.keys import KeyPair
 from libp2p.peer.id import ID
-from multiaddr import Multiaddr
 
 from episub_router import (
     EpisubParams,
@@ -25,11 +22,11 @@ from episub_router import (
     PublishError,
 )
 from episub_router.cli.arguments import CommandError
-from episub_router.cli.host import served_metrics
+from episub_router.cli.host import episub_host, served_metrics
 from episub_router.cli.node.lines import for_each_line
-from episub_router.cli.node.output import NodeOutput
+from episub_router.cli.node.output import PlainOutput
 from episub_router.cli.sight import report_events, report_neighbors
-from episub_router.host import FAREWELL, EpisubHost, frames_arrive
+from episub_router.host import FAREWELL, EpisubHost, frames_arrive, running
 from episub_router.net.events import EventStream
 from episub_router.protocol.effects import DownReason
 from episub_router.trace.tracer import Tracer
@@ -46,52 +43,17 @@ _LONELY = 10.0
 """Seconds between notes on why there is no neighbour."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig:
-    """What to run."""
+async def run_node(args: Namespace, output: PlainOutput, input_fd: int) -> int:
+    """Run as `args` say until the input ends (unless `stay`), or a signal comes; the exit status.
 
-    key_pair: KeyPair
-    listen: Sequence[Multiaddr]
-    announce: Sequence[Multiaddr]
-    """What others are given in place of it; nothing for the addresses that it listens at."""
-    bootstrap: Sequence[Multiaddr]
-    topic: str
-    file: Path | None = None
-    """What to publish as one message, before any line."""
-    save: Path | None = None
-    """The directory that messages are written to."""
-    stay: bool
-    """Whether to go on when the input ends."""
-    patience: float | None
-    """Seconds that input waits for a first neighbour; None for ever."""
-    trace: Path | None = None
-    """Where to write the trace."""
-    region: str = ""
-    """Where the node is, for the trace."""
-    metrics: int | None = None
-    """The port on loopback that serves Prometheus metrics."""
-    verbose: bool = False
-    """Whether to note every event of the topic."""
-
-
-async def run_node(config: NodeConfig, output: NodeOutput, input_fd: int) -> int:
-    """Run until the input ends (unless `stay`), or a signal comes; the exit status.
-
-    Raises CommandError if the host can't start, dies, or finds no neighbour to publish to.
+    Raises OSError if the host can't start, NodeStopped if it dies, CommandError if it finds no
+    neighbour to publish to. `patience` is None where input waits for one for ever.
     """
-    with _tracer(config.trace, config.region) as tracer:
-        router = EpisubRouter(bootstrap=config.bootstrap, tracer=tracer)
-        node = EpisubHost(
-            router, key_pair=config.key_pair, listen=config.listen, announce=config.announce
-        )
-        async with trio.open_nursery() as nursery:
-            try:
-                await nursery.start(node.run)
-            except OSError as error:
-                raise CommandError(str(error)) from error
-            async with served_metrics(config.metrics, node.pubsub, router):
-                status = await _Session(config, output, node).run(input_fd)
-            nursery.cancel_scope.cancel()
+    with _tracer(args.trace, args.region) as tracer:
+        router = EpisubRouter(bootstrap=args.bootstrap, tracer=tracer)
+        node = episub_host(args, router)
+        async with running(node), served_metrics(args.metrics, node.pubsub, router):
+            status = await _Session(args, output, node).run(input_fd)
         if node.pubsub.trace is not None:
             node.pubsub.trace.lived("leave")
     return status
@@ -107,8 +69,8 @@ def _tracer(path: Path | None, region: str) -> AbstractContextManager[Tracer | N
 
 
 class _Session:
-    def __init__(self, config: NodeConfig, output: NodeOutput, node: EpisubHost) -> None:
-        self._config = config
+    def __init__(self, args: Namespace, output: PlainOutput, node: EpisubHost) -> None:
+        self._args = args
         self._output = output
         self._node = node
         self._has_neighbor = trio.Event()
@@ -118,27 +80,26 @@ class _Session:
         self._nursery: trio.Nursery | None = None
 
     async def run(self, input_fd: int) -> int:
-        node, config = self._node, self._config
+        node, args = self._node, self._args
         addresses = [str(address) for address in node.addresses]
-        events = node.router.events(config.topic)
-        subscription = await node.pubsub.subscribe(config.topic)
-        self._output.listening(str(node.id), addresses, config.topic)
+        events = node.router.events(args.topic)
+        subscription = await node.pubsub.subscribe(args.topic)
+        self._output.listening(str(node.id), addresses, args.topic)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._print_messages, subscription)
-            if config.verbose:
+            if args.verbose:
                 shown = (NeighborUp, NeighborDown, LargeProgress, LargeSent)
                 nursery.start_soon(report_events, events, self._output.note, shown)
-            nursery.start_soon(self._watch_large, node.router.events(config.topic))
+            nursery.start_soon(self._watch_large, node.router.events(args.topic))
             nursery.start_soon(
-                report_neighbors, node.router, config.topic, self._joined, self._parted
+                report_neighbors, node.router, args.topic, self._joined, self._parted
             )
-            nursery.start_soon(self._watch_host)
             nursery.start_soon(self._heed_signals)
-            if config.file is not None:
-                await self._publish_file(config.file)
+            if args.file is not None:
+                await self._publish_file(args.file)
             await for_each_line(input_fd, MAX_LINE, self._publish)
-            if not config.stay:
+            if not args.stay:
                 nursery.cancel_scope.cancel()
         await self._leave()
         return self._status
@@ -149,7 +110,7 @@ class _Session:
         elif line:
             await self._first_neighbor()
             try:
-                await self._node.pubsub.publish(self._config.topic, line)
+                await self._node.pubsub.publish(self._args.topic, line)
             except PublishError as error:
                 self._fail(line, str(error))
                 return
@@ -167,7 +128,7 @@ class _Session:
             raise CommandError(f"--file: {error}") from error
         await self._first_neighbor()
         try:
-            await self._node.pubsub.publish(self._config.topic, data)
+            await self._node.pubsub.publish(self._args.topic, data)
         except PublishError as error:
             raise CommandError(f"--file {path}: {error}") from error
         self._output.published(path)
@@ -187,10 +148,10 @@ class _Session:
         if self._has_neighbor.is_set():
             return
         self._output.note("waiting for a first neighbour")
-        patience = self._config.patience
+        patience = self._args.patience
         while not self._has_neighbor.is_set():
             try:
-                await self._node.router.joined(self._config.topic, timeout=patience or _LONELY)
+                await self._node.router.joined(self._args.topic, timeout=patience or _LONELY)
                 return
             except NotJoined as error:
                 why = "; ".join(error.reasons)
@@ -206,10 +167,10 @@ class _Session:
             source = ID(message.from_id)
             if source == self._node.id:
                 continue
-            if self._config.save is None:
+            if self._args.save is None:
                 self._output.delivered(str(source), message.data)
                 continue
-            path = self._config.save / f"{source}-{message.seqno.hex()}"
+            path = self._args.save / f"{source}-{message.seqno.hex()}"
             try:
                 await trio.Path(path.parent).mkdir(parents=True, exist_ok=True)
                 await trio.Path(path).write_bytes(message.data)
@@ -224,10 +185,6 @@ class _Session:
     def _parted(self, peer: ID, count: int, reason: DownReason | None) -> None:
         self._output.parted(str(peer), count, reason)
 
-    async def _watch_host(self) -> None:
-        await self._node.stopped.wait()
-        raise CommandError(f"the host stopped: {self._node.failure!r}")
-
     async def _heed_signals(self) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for number in signals:
@@ -237,8 +194,8 @@ class _Session:
 
     async def _leave(self) -> None:
         """Say goodbye, and stay until the neighbours have everything that was sent."""
-        neighbors = list(self._node.router.mesh.get(self._config.topic, ()))
+        neighbors = list(self._node.router.mesh.get(self._args.topic, ()))
         with trio.move_on_after(FAREWELL):
             await self._node.router.wait_for_room(0)
-            await self._node.pubsub.unsubscribe(self._config.topic)
+            await self._node.pubsub.unsubscribe(self._args.topic)
         await frames_arrive(self._node.host, self._node.router, neighbors)

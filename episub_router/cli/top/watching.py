@@ -12,7 +12,8 @@ from libp2p.abc import ISubscriptionAPI
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from episub_router.cli.host import episub, running_pubsub
+from episub_router import EpisubRouter
+from episub_router.cli.host import running_pubsub
 from episub_router.cli.sight import report_events
 from episub_router.cli.top.view import View
 
@@ -20,10 +21,10 @@ from episub_router.cli.top.view import View
 async def watch(arguments: Namespace) -> None:
     """Join the topic, and show what this node sees of it until `--seconds` are over.
 
-    Raises CommandError for addresses that can't be used.
+    Raises OSError for an occupied port.
     """
     console = Console()
-    router = episub(arguments)
+    router = EpisubRouter(bootstrap=arguments.bootstrap)
     async with running_pubsub(arguments, router) as pubsub:
         subscription = await pubsub.subscribe(arguments.topic)
         view = View(arguments.topic, str(pubsub.host.get_addrs()[0]))

@@ -15,8 +15,9 @@ from typing import Any
 import trio
 from libp2p.peer.id import ID
 
+from episub_router import EpisubRouter
 from episub_router.cli.arguments import add_host_arguments
-from episub_router.cli.host import episub, running_pubsub
+from episub_router.cli.host import running_pubsub
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.run import MAX_LINE
 from episub_router.cli.quiet import quiet_libp2p
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> None:
 
 
 async def _serve(args: argparse.Namespace, store: SqliteStore) -> None:
-    router = episub(args)
+    router = EpisubRouter(bootstrap=args.bootstrap)
     async with running_pubsub(args, router) as pubsub:
         _tell("listening", peer=str(pubsub.my_id))
         async with SdsChannel(pubsub, args.topic, store=store) as channel:
