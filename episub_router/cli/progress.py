@@ -22,7 +22,7 @@ ShowProgress: TypeAlias = Callable[[str, int, int, str], None]
 
 @contextmanager
 def live_progress() -> Iterator[ShowProgress]:
-    """A bar for each stage while the block runs, if standard error is a terminal."""
+    """A bar for each stage under way in the block, if standard error is a terminal."""
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description:<20}"),
@@ -39,6 +39,6 @@ def live_progress() -> Iterator[ShowProgress]:
         def show(stage: str, done: int, total: int, note: str) -> None:
             if stage not in stages:
                 stages[stage] = bars.add_task(stage, total=total, note=note)
-            bars.update(stages[stage], completed=done, note=note)
+            bars.update(stages[stage], completed=done, note=note, visible=done < total)
 
         yield show

@@ -19,14 +19,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
+
+from episub_router.cli.progress import ShowProgress, live_progress
 
 if TYPE_CHECKING:
     from episub_router.sim.profile import Profile
@@ -41,10 +36,11 @@ def add_parser(subparsers: Any) -> None:
     """Add the `sim` command to the subparsers of the main one; its `run` is `main`."""
     parser = subparsers.add_parser("sim", help="run scenarios in the simulator")
     parser.add_argument("--version", action="version", version=f"episub sim, {build()}")
+    parser.set_defaults(run=main)
     commands = parser.add_subparsers(dest="sim_command", required=True, metavar="COMMAND")
     listing = commands.add_parser("list", help="the scenarios that there are")
     listing.add_argument("--json", action="store_true", help="as JSON")
-    listing.set_defaults(run=main)
+    listing.set_defaults(do=_list)
     runs = commands.add_parser("run", help="run a scenario, in all its variants")
     _add_scenario(runs)
     runs.add_argument("--seeds", type=int, default=1, help="number of seeds (default 1)")
@@ -62,10 +58,10 @@ def add_parser(subparsers: Any) -> None:
     runs.add_argument("--profile", action="store_true",
                       help="where the time went, by kind of event, on standard error")  # fmt: skip
     runs.add_argument("--json", action="store_true", help="print the summaries as JSON")
-    runs.set_defaults(run=main)
+    runs.set_defaults(do=_run)
     attacking = commands.add_parser("attack", help="search for the worst that adversaries can do")
     _add_scenario(attacking)
-    attacking.set_defaults(run=main, nodes=100)
+    attacking.set_defaults(do=_attack, nodes=100)
     attacking.add_argument("--runs", type=int, default=200, help="runs in all (default 200)")
     attacking.add_argument("--processes", type=int, default=1, help="runs at a time (default 1)")
     attacking.add_argument("--out", type=Path, metavar="DIR",
@@ -76,12 +72,12 @@ def add_parser(subparsers: Any) -> None:
     warming.add_argument("--until", type=float, default=math.inf, metavar="SECONDS",
                          help="end here, before the scenario's first message")  # fmt: skip
     warming.add_argument("--out", type=Path, metavar="FILE", required=True, help="the file")
-    warming.set_defaults(run=main)
+    warming.set_defaults(do=_warm)
     comparing = commands.add_parser("compare", help="compare two runs")
     comparing.add_argument("run_a", type=Path, metavar="RUN_A", help="directory or summary.json")
     comparing.add_argument("run_b", type=Path, metavar="RUN_B", help="directory or summary.json")
     comparing.add_argument("--json", action="store_true", help="both summaries as JSON")
-    comparing.set_defaults(run=main)
+    comparing.set_defaults(do=_compare)
 
 
 def _add_scenario(parser: argparse.ArgumentParser) -> None:
@@ -105,15 +101,8 @@ def build() -> str:
 def main(arguments: argparse.Namespace) -> int:
     """Carry out a parsed `sim` command; returns the exit code."""
     try:
-        if arguments.sim_command == "list":
-            return _list(arguments)
-        if arguments.sim_command == "run":
-            return _run(arguments)
-        if arguments.sim_command == "warm":
-            return _warm(arguments)
-        if arguments.sim_command == "attack":
-            return _attack(arguments)
-        return _compare(arguments)
+        status: int = arguments.do(arguments)
+        return status
     except ModuleNotFoundError as error:
         print(f"episub sim: {_EXTRA} ({error})", file=sys.stderr)
     except (ValueError, OSError) as error:
@@ -179,12 +168,11 @@ def _attack(arguments: argparse.Namespace) -> int:
     (table,) = tables.values()
     search = AttackSearch(table, arguments.seed, arguments.processes)
     attempts = []
-    with _progress_bars() as bars:
-        task = bars.add_task("runs", total=arguments.runs, rate="")
+    with live_progress() as show:
         for attempt in search.attempts(arguments.runs):
             attempts.append(attempt)
             harm = max(each.harm for each in attempts)
-            bars.update(task, advance=1, rate=f"worst {harm:.2f}")
+            show("runs", len(attempts), arguments.runs, f"worst {harm:.2f}")
     ranked = sorted(attempts, key=lambda attempt: -attempt.harm)
     about = f"The worst of {arguments.runs} attacks on {name}, seed {arguments.seed}"
     worst = {**search.with_adversary(ranked[0].adversary), "name": f"{name}-worst", "about": about}
@@ -220,8 +208,8 @@ def _warm(arguments: argparse.Namespace) -> int:
     # What is left out by ending early is simulated by each run that starts from the file.
     scenario = min(scenarios.values(), key=lambda scenario: scenario.quiet_until)
     until = min(arguments.until, scenario.quiet_until)
-    with _progress_bars() as bars:
-        advance, _ = _bar(bars, "warm-up", until)
+    with live_progress() as show:
+        advance = _bar(show, "warm-up", until)
         keep_warm_up(scenario, arguments.seed, arguments.out, until, advance)
     return 0
 
@@ -266,63 +254,42 @@ def _perform(jobs: list[Job], arguments: argparse.Namespace) -> Any:
     from episub_router.sim.runner import SharedWarmUps, run, sweep
 
     profile = Profile() if arguments.profile else None
-    with _progress_bars() as bars:
+    with live_progress() as show:
         if arguments.processes > 1 and not arguments.trace:
-            task = bars.add_task("runs", total=len(jobs), rate="")
-            for job, result in sweep(jobs, arguments.processes, arguments.warm):
-                bars.advance(task)
+            runs = sweep(jobs, arguments.processes, arguments.warm)
+            for done, (job, result) in enumerate(runs, 1):
+                show("runs", done, len(jobs), "")
                 yield job, result
             return
         apart = arguments.trace or arguments.profile
         with SharedWarmUps([] if apart else jobs, arguments.warm) as shared:
             for job in jobs:
                 label = f"{job.label or job.scenario.name} seed {job.seed}"
-                advance, remove = _bar(bars, label, job.scenario.end)
+                advance = _bar(show, label, job.scenario.end)
                 trace = None
                 if arguments.trace:
                     part = f"{_file_part(job.label)}-{job.seed}.{arguments.trace}"
                     trace = arguments.out / f"trace{part}"
                 warm = shared.take(job, advance)
-                yield (
-                    job,
-                    run(
-                        job.scenario, job.seed, trace=trace, progress=advance, warm=warm,
-                        profile=profile,
-                    ),
+                result = run(
+                    job.scenario, job.seed, trace=trace, progress=advance, warm=warm,
+                    profile=profile,
                 )  # fmt: skip
-                remove()
+                yield job, result
     if profile is not None:
         _show_profile(profile)
 
 
-def _progress_bars() -> Progress:
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-
-
-def _bar(
-    bars: Progress, label: str, total: float
-) -> tuple[Callable[[float, int], None], Callable[[], None]]:
-    """A bar for one run of `total` simulated seconds: how to advance it, and how to remove it."""
-    task = bars.add_task(label, total=total, rate="")
+def _bar(show: ShowProgress, label: str, total: float) -> Callable[[float, int], None]:
+    """How to advance a bar for `total` simulated seconds."""
     started = perf_counter()
 
     def advance(now: float, events: int) -> None:
         speed = events / (perf_counter() - started)
         rate = f"{now:,.0f} s simulated, {speed:,.0f} events/s"
-        bars.update(task, completed=now, rate=rate)
+        show(label, round(now), round(total), rate)
 
-    return advance, lambda: bars.remove_task(task)
+    return advance
 
 
 def _note_speed(job: Job, result: Result) -> None:

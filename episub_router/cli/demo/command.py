@@ -92,7 +92,7 @@ def add_parser(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     # py-libp2p takes a second to import; --help and wrong arguments needn't wait for it.
-    from episub_router.cli.demo.report import as_json, print_report
+    from episub_router.cli.demo.report import print_report
     from episub_router.cli.demo.run import run_demo
     from episub_router.cli.demo.summary import summarize
     from episub_router.cli.farewell import run_until_interrupted
@@ -105,7 +105,7 @@ def _run(arguments: argparse.Namespace) -> int:
         outcome = run_until_interrupted(run_demo, config, progress)
     summary = summarize(outcome)
     if arguments.json:
-        print(json.dumps(as_json(outcome, summary), indent=2))
+        print(json.dumps(summary, indent=2))
     else:
         print_report(outcome, summary)
     untraced = dict(sorted(outcome.untraced.items()))
@@ -115,7 +115,7 @@ def _run(arguments: argparse.Namespace) -> int:
             f"episub: the traces of {len(untraced)} hosts are incomplete; of host {host}, {what}",
             file=sys.stderr,
         )
-    return 0 if summary.complete and not untraced else 1
+    return 0 if summary["complete"] and not untraced else 1
 
 
 def _config(arguments: argparse.Namespace) -> DemoConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -14,14 +14,14 @@ from rich.tree import Tree
 
 from episub_router.cli.demo.recording import Trace
 from episub_router.cli.demo.run import DemoOutcome
-from episub_router.cli.demo.summary import WINDOW, Spread, Summary
+from episub_router.cli.demo.summary import WINDOW
 
 _TREE_LINES = 32
 """Lines for the tree, about; beyond that, branches are folded."""
 
 
-def print_report(outcome: DemoOutcome, summary: Summary) -> None:
-    """Print the figures and the tree to standard output."""
+def print_report(outcome: DemoOutcome, found: Mapping[str, Any]) -> None:
+    """Print the figures `found` and the tree to standard output."""
     console = Console(highlight=False)
     config = outcome.config
     console.print(
@@ -29,58 +29,12 @@ def print_report(outcome: DemoOutcome, summary: Summary) -> None:
         f"{_count(config.messages, 'message')} of {_count(config.size, 'byte')} from "
         f"{_count(config.sources, 'source')}, seed {config.seed}.\n"
     )
-    console.print(_figures(outcome, summary))
-    for problem in _problems(outcome, summary):
+    console.print(_figures(outcome, found))
+    for problem in _problems(found):
         console.print(Text(problem, style="bold red"))
     last = outcome.traces[-1]
     console.print(f"\nThe path of message {len(outcome.traces)}, with the time of each arrival:\n")
     console.print(broadcast_tree(last, outcome.killed))
-
-
-def as_json(outcome: DemoOutcome, summary: Summary) -> dict[str, Any]:
-    """The same as one JSON document; times in milliseconds, except where a key says seconds."""
-    config = outcome.config
-    last = outcome.traces[-1]
-    return {
-        "hosts": config.hosts,
-        "messages": config.messages,
-        "size": config.size,
-        "sources": sorted({trace.source for trace in outcome.traces}),
-        "seed": config.seed,
-        "killed": list(outcome.killed),
-        "complete": summary.complete,
-        "delivered": summary.delivered,
-        "expected": summary.expected,
-        "repeated": summary.repeated,
-        "duplicates_per_delivery": {
-            "first_ten": round(summary.duplicates_first, 3),
-            "last_ten": round(summary.duplicates_last, 3),
-        },
-        "hops": _spread(summary.hops),
-        "application_latency_ms": {
-            "p50": _milliseconds(summary.latency_p50),
-            "p99": _milliseconds(summary.latency_p99),
-        },
-        "active_view": _spread(summary.active),
-        "passive_view": _spread(summary.passive),
-        "joining_seconds": round(outcome.joining, 3),
-        "broadcasting_seconds": round(outcome.broadcasting, 3),
-        "errors": outcome.errors,
-        "failures": {str(host): repr(error) for host, error in outcome.failures.items()},
-        "missing": {
-            str(number): absent
-            for number, trace in enumerate(outcome.traces, 1)
-            if (absent := _absent(trace, outcome.live))
-        },
-        "last_path": {
-            "source": last.source,
-            "parents": {str(host): parent for host, parent in sorted(last.parents.items())},
-            "arrivals_ms": {
-                str(host): _milliseconds(at - last.published)
-                for host, at in sorted(last.arrivals.items())
-            },
-        },
-    }
 
 
 def broadcast_tree(trace: Trace, crashed: Collection[int], max_lines: int = _TREE_LINES) -> Tree:
@@ -115,7 +69,7 @@ def broadcast_tree(trace: Trace, crashed: Collection[int], max_lines: int = _TRE
 def _label(host: int, trace: Trace, crashed: Collection[int]) -> Text:
     label = Text(f"host {host}")
     if host in trace.arrivals:
-        label.append(f"  {_ms(trace.arrivals[host] - trace.published)}", style="dim")
+        label.append(f"  {_ms(1000 * (trace.arrivals[host] - trace.published))}", style="dim")
     if host in crashed:
         label.append("  crashed", style="red")
     return label
@@ -134,17 +88,17 @@ def _size(host: int, children: dict[int, list[int]]) -> int:
     return count
 
 
-def _figures(outcome: DemoOutcome, summary: Summary) -> Table:
+def _figures(outcome: DemoOutcome, found: Mapping[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column()
-    style = "green" if summary.complete else "red"
-    share = summary.delivered / summary.expected
+    style = "green" if found["complete"] else "red"
+    share = found["delivered"] / found["expected"]
     window = min(WINDOW, len(outcome.traces))
     table.add_row(
         "Delivered",
-        f"[{style}]{summary.delivered} of {summary.expected}[/] ({_percent(share)}): each message "
-        f"at each host but its source"
+        f"[{style}]{found['delivered']} of {found['expected']}[/] ({_percent(share)}): each "
+        "message at each host but its source"
         + (", and at the crashed ones those that they got before" if outcome.killed else ""),
     )
     if outcome.killed:
@@ -154,40 +108,39 @@ def _figures(outcome: DemoOutcome, summary: Summary) -> Table:
             f"{_count(len(outcome.killed), 'host')} after message "
             f"{outcome.config.killed_after}: {victims}",
         )
+    twice, hops = found["duplicates_per_delivery"], found["hops"]
     table.add_row(
         "Duplicates",
-        f"{summary.duplicates_first:.2f} per delivery in the first {window}, "
-        f"{summary.duplicates_last:.2f} in the last {window} messages",
+        f"{twice['first_ten']:.2f} per delivery in the first {window}, "
+        f"{twice['last_ten']:.2f} in the last {window} messages",
     )
-    table.add_row("Hops", f"{summary.hops.mean:.1f} on average, at most {summary.hops.max:g}")
-    latency = f"{_ms(summary.latency_p50)} (p50), {_ms(summary.latency_p99)} (p99)"
+    table.add_row("Hops", f"{hops['mean']:.1f} on average, at most {hops['max']:g}")
+    latency = ", ".join(
+        f"{_ms(took)} ({name})" for name, took in found["application_latency_ms"].items()
+    )
     table.add_row("Latency to the application", latency)
-    table.add_row("Active view", _range(summary.active))
-    table.add_row("Passive view", _range(summary.passive))
+    for name in ("active", "passive"):
+        view = found[f"{name}_view"]
+        peers = f"{view['mean']:.1f} peers on average, {view['min']:g} to {view['max']:g}"
+        table.add_row(f"{name.title()} view", peers)
     table.add_row(
         "Time", f"{outcome.joining:.1f} s to join, {outcome.broadcasting:.1f} s to broadcast"
     )
     return table
 
 
-def _problems(outcome: DemoOutcome, summary: Summary) -> list[str]:
+def _problems(found: Mapping[str, Any]) -> list[str]:
     problems = []
-    late = [trace for trace in outcome.traces if _absent(trace, outcome.live)]
-    if late:
-        hosts = sorted({host for trace in late for host in _absent(trace, outcome.live)})
+    if found["missing"]:
+        hosts = sorted({host for absent in found["missing"].values() for host in absent})
         names = ", ".join(map(str, hosts))
-        problems.append(f"{_count(len(late), 'message')} missed a live host (hosts {names})")
-    if summary.repeated:
-        problems.append(f"{_count(summary.repeated, 'message')} delivered twice")
-    if outcome.errors:
-        problems.append(f"{_count(outcome.errors, 'error')} caught in the routers")
-    for host, error in outcome.failures.items():
-        problems.append(f"host {host} stopped: {error!r}")
-    return problems
-
-
-def _absent(trace: Trace, live: Collection[int]) -> list[int]:
-    return [host for host in live if host != trace.source and host not in trace.arrivals]
+        count = _count(len(found["missing"]), "message")
+        problems.append(f"{count} missed a live host (hosts {names})")
+    if found["repeated"]:
+        problems.append(f"{_count(found['repeated'], 'message')} delivered twice")
+    if found["errors"]:
+        problems.append(f"{_count(found['errors'], 'error')} caught in the routers")
+    return problems + [f"host {host} stopped: {why}" for host, why in found["failures"].items()]
 
 
 def _count(number: int, noun: str) -> str:
@@ -199,18 +152,7 @@ def _percent(share: float) -> str:
     return f"{math.floor(share * 1000) / 10:g} %"
 
 
-def _range(spread: Spread) -> str:
-    return f"{spread.mean:.1f} peers on average, {spread.min:g} to {spread.max:g}"
-
-
-def _ms(seconds: float) -> str:
-    milliseconds = seconds * 1000
+def _ms(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "nan ms"
     return f"{milliseconds:.1f} ms" if milliseconds < 10 else f"{milliseconds:.0f} ms"
-
-
-def _milliseconds(seconds: float) -> float | None:
-    return None if math.isnan(seconds) else round(seconds * 1000, 3)
-
-
-def _spread(spread: Spread) -> dict[str, float]:
-    return {"min": spread.min, "mean": round(spread.mean, 3), "max": spread.max}

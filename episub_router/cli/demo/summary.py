@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from episub_router.cli.demo.recording import duplicates
 from episub_router.cli.demo.run import DemoOutcome
@@ -14,82 +14,75 @@ WINDOW = 10
 """Messages at either end over which duplicates are averaged: a tree forms, then holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """The least, the mean and the largest of some values."""
-
-    min: float
-    mean: float
-    max: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """Zeros if there are no values."""
-        return cls(min(values), fmean(values), max(values)) if values else cls(0, 0, 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """What `episub demo` reports. A delivery is a message at a host that lived or got it before it
-    was killed, not its source."""
-
-    delivered: int
-    expected: int
-    repeated: int
-    """Messages that an application received once more."""
-    duplicates_first: float
-    """Payloads received beyond the first, per delivery, over the first ten messages."""
-    duplicates_last: float
-    hops: Spread
-    latency_p50: float
-    """Seconds between publishing and the application's receipt; NaN without deliveries."""
-    latency_p99: float
-    active: Spread
-    """Sizes of the live hosts' active views."""
-    passive: Spread
-
-    @property
-    def complete(self) -> bool:
-        """Whether every delivery was made, once."""
-        return self.delivered == self.expected and not self.repeated
-
-
-def summarize(outcome: DemoOutcome) -> Summary:
-    """Work out the figures."""
+def summarize(outcome: DemoOutcome) -> dict[str, Any]:
+    """What `episub demo` reports, as one JSON document; times in milliseconds, except where a key
+    says seconds. A delivery is a message at a host that lived or got it before it was killed, not
+    its source."""
+    config, traces, last = outcome.config, outcome.traces, outcome.traces[-1]
     # Of the victims, nobody can tell whether the others missed a message or were gone: those that
     # have it count, as in the pipeline's figures.
-    counted = [
-        [host for host in (*outcome.live, *outcome.killed)
-         if host != trace.source and (host in outcome.live or host in trace.arrivals)]
-        for trace in outcome.traces
-    ]  # fmt: skip
-    deliveries = [
-        (trace, host)
-        for trace, hosts in zip(outcome.traces, counted, strict=True)
-        for host in hosts
-        if host in trace.arrivals
+    got = [
+        [host for host in (*outcome.live, *outcome.killed) if host in trace.arrivals]
+        for trace in traces
     ]
+    missing = {
+        str(number): absent
+        for number, trace in enumerate(traces, 1)
+        if (absent := [h for h in outcome.live if h not in (trace.source, *trace.arrivals)])
+    }
+    delivered = sum(map(len, got))
+    repeated = sum(trace.repeated for trace in traces)
     # As in the simulator and the pipeline: over each message, then over the messages.
-    hops: dict[int, list[int]] = {}
-    for trace, host in deliveries:
-        hops.setdefault(id(trace), []).append(trace.hops(host))
-    latencies = sorted(trace.arrivals[host] - trace.published for trace, host in deliveries)
-    return Summary(
-        delivered=len(deliveries),
-        expected=sum(map(len, counted)),
-        repeated=sum(trace.repeated for trace in outcome.traces),
-        duplicates_first=duplicates(outcome.traces[:WINDOW]),
-        duplicates_last=duplicates(outcome.traces[-WINDOW:]),
-        hops=Spread(
-            min(map(min, hops.values()), default=0),
-            fmean(map(fmean, hops.values())) if hops else 0,
-            max(map(max, hops.values()), default=0),
-        ),
-        latency_p50=percentile(latencies, 0.50),
-        latency_p99=percentile(latencies, 0.99),
-        active=Spread.of(outcome.active),
-        passive=Spread.of(outcome.passive),
+    hops = [
+        [trace.hops(host) for host in hosts]
+        for trace, hosts in zip(traces, got, strict=True)
+        if hosts
+    ]
+    latencies = sorted(
+        trace.arrivals[host] - trace.published
+        for trace, hosts in zip(traces, got, strict=True)
+        for host in hosts
     )
+    return {
+        "hosts": config.hosts,
+        "messages": config.messages,
+        "size": config.size,
+        "sources": sorted({trace.source for trace in traces}),
+        "seed": config.seed,
+        "killed": list(outcome.killed),
+        "complete": not missing and not repeated,
+        "delivered": delivered,
+        "expected": delivered + sum(map(len, missing.values())),
+        "repeated": repeated,
+        "duplicates_per_delivery": {
+            "first_ten": round(duplicates(traces[:WINDOW]), 3),
+            "last_ten": round(duplicates(traces[-WINDOW:]), 3),
+        },
+        "hops": {
+            "min": min(map(min, hops), default=0),
+            "mean": round(fmean(map(fmean, hops)), 3) if hops else 0,
+            "max": max(map(max, hops), default=0),
+        },
+        "application_latency_ms": {
+            "p50": _milliseconds(percentile(latencies, 0.50)),
+            "p99": _milliseconds(percentile(latencies, 0.99)),
+        },
+        "active_view": _spread(outcome.active),
+        "passive_view": _spread(outcome.passive),
+        "joining_seconds": round(outcome.joining, 3),
+        "broadcasting_seconds": round(outcome.broadcasting, 3),
+        "errors": outcome.errors,
+        "failures": {str(host): repr(error) for host, error in outcome.failures.items()},
+        "missing": missing,
+        "last_path": {
+            "source": last.source,
+            "parents": {str(host): parent for host, parent in sorted(last.parents.items())},
+            "arrivals_ms": {
+                str(host): _milliseconds(at - last.published)
+                for host, at in sorted(last.arrivals.items())
+            },
+        },
+    }
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -97,3 +90,14 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     if not ordered:
         return math.nan
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _milliseconds(seconds: float) -> float | None:
+    return None if math.isnan(seconds) else round(seconds * 1000, 3)
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    """Zeros if there are no values."""
+    if not values:
+        return {"min": 0, "mean": 0, "max": 0}
+    return {"min": min(values), "mean": round(fmean(values), 3), "max": max(values)}
