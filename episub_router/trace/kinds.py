@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from episub_router.pb.trace_pb2 import TraceEvent
@@ -30,6 +32,16 @@ OWN = ("header", "report", "node", "neighbor", "rtt", "discard", "sds")
 """Episub's own events, whose type is `CARRIER`."""
 
 CARRIER = TraceEvent.JOIN
+
+
+def made(
+    kind: str, peer: bytes, at: int, content: Mapping[str, Any] | Message, **beside: Any
+) -> TraceEvent:
+    """An event of `kind` at `peer` and the time `at`, with `content`, whose fields that are None
+    it lacks."""
+    beside["type"] = TYPED.index(kind) if kind in TYPED else CARRIER
+    beside[kind] = content
+    return TraceEvent(peerID=peer, timestamp=at, **beside)
 
 
 def kind_of(event: TraceEvent) -> str | None:

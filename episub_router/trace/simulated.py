@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace.kinds import CARRIER, TYPED
+from episub_router.trace.kinds import OWN, TYPED, made
 
 TOPIC = "simulated"
 """The one topic of all simulated nodes."""
@@ -61,138 +61,56 @@ def message_id(message: int) -> bytes:
 def event_of(row: Row) -> TraceEvent:
     """The event that `row` stands for."""
     kind = row.event
-    event = TraceEvent(
-        type=TYPED.index(kind) if kind in TYPED else CARRIER,  # type: ignore[arg-type]
-        peerID=peer_id(row.peer),
-        timestamp=row.time,
-    )
-    _FILL[kind](getattr(event, kind), row)
-    if kind in _PAYLOADS:
-        event.payload.size = row.size or 0
-        if row.hops is not None:
-            event.payload.hops = row.hops
+    remote = None if row.remote is None else peer_id(row.remote)
+    message = None if row.message is None else message_id(row.message)
+    said: dict[str, Any] = {
+        "messageID": message, "topic": TOPIC, "peerID": remote, "receivedFrom": remote,
+        "sendTo": remote, "state": row.state, "region": row.kind, "kind": row.kind,
+        "up": row.state == "up", "reason": row.reason, "rtt": row.rtt,
+    }  # fmt: skip
+    content = {field: said.get(field) for field in _FIELDS[kind]}
+    beside: dict[str, Any] = {}
+    if kind in ("publishMessage", "deliverMessage", "duplicateMessage"):
+        beside["payload"] = {"size": row.size or 0, "hops": row.hops}
     elif kind == "sendRPC":
-        _fill_frame(event.frame, row)
-    elif row.state is not None and kind in ("graft", "prune"):
-        event.tree.state = row.state
-    return event
+        content["meta"] = _meta(row)
+        beside["frame"] = {
+            "size": row.size or 0, "payload": row.payload or 0, "hops": row.hops,
+            "control": [row.control] if row.control is not None else (),
+            "ihaveHops": row.announced or (),
+        }  # fmt: skip
+    elif kind in ("graft", "prune"):
+        beside["tree"] = {"state": row.state}
+    return made(kind, peer_id(row.peer), row.time, content, **beside)
 
 
 def header_of(fields: Mapping[str, Any]) -> TraceEvent:
     """The first event of a trace."""
-    return TraceEvent(
-        type=CARRIER,
-        peerID=peer_id(OUTSIDE),
-        timestamp=0,
-        header=TraceEvent.TraceHeader(**fields),
-    )
+    return made("header", peer_id(OUTSIDE), 0, fields)
 
 
 def report_of(written: int) -> TraceEvent:
     """The last one."""
-    report = TraceEvent.TraceReport(written=written, dropped=0, failed=0, end=True, closed=True)
-    return TraceEvent(type=CARRIER, peerID=peer_id(OUTSIDE), timestamp=0, report=report)
+    report = {"written": written, "dropped": 0, "failed": 0, "end": True, "closed": True}
+    return made("report", peer_id(OUTSIDE), 0, report)
 
 
-def _fill_message(out: Any, row: Row) -> None:
-    out.messageID = message_id(row.message or 0)
-    out.topic = TOPIC
-    if row.remote is not None:
-        out.receivedFrom = peer_id(row.remote)
-
-
-def _fill_link(out: Any, row: Row) -> None:
-    out.peerID = peer_id(_remote(row))
-    out.topic = TOPIC
-
-
-def _fill_stream(out: Any, row: Row) -> None:
-    out.peerID = peer_id(_remote(row))
-
-
-def _fill_topic(out: Any, row: Row) -> None:
-    out.topic = TOPIC
-
-
-def _fill_send(out: TraceEvent.SendRPC, row: Row) -> None:
-    out.sendTo = peer_id(_remote(row))
-    ids = [message_id(message) for message in row.messages or ()]
+def _meta(row: Row) -> dict[str, Any] | None:
+    """What Go's RPCMeta says of a sendRPC."""
     if row.message is not None:
-        out.meta.messages.add(messageID=message_id(row.message), topic=TOPIC)
-    if row.control == "IHAVE":
-        out.meta.control.ihave.add(topic=TOPIC, messageIDs=ids)
-    elif row.control == "GRAFT":
-        out.meta.control.graft.add(topic=TOPIC)
-        if ids:
-            out.meta.control.iwant.add(messageIDs=ids)
-    elif row.control == "PRUNE":
-        out.meta.control.prune.add(topic=TOPIC)
-    elif row.control == "IWANT":
-        out.meta.control.iwant.add(messageIDs=ids)
-    elif row.control == "IDONTWANT":
-        out.meta.control.idontwant.add(messageIDs=ids)
+        return {"messages": [{"messageID": message_id(row.message), "topic": TOPIC}]}
+    ids = {"messageIDs": [message_id(message) for message in row.messages or ()]}
+    control: dict[str, Any] = {
+        "IHAVE": {"ihave": [{"topic": TOPIC, **ids}]},
+        "GRAFT": {"graft": [{"topic": TOPIC}], "iwant": [ids] if row.messages else ()},
+        "PRUNE": {"prune": [{"topic": TOPIC}]},
+        "IWANT": {"iwant": [ids]},
+        "IDONTWANT": {"idontwant": [ids]},
+    }
+    said = control.get(row.control or "")
+    return None if said is None else {"control": said}
 
 
-def _fill_frame(out: TraceEvent.FrameMeta, row: Row) -> None:
-    out.size = row.size or 0
-    out.payload = row.payload or 0
-    if row.hops is not None:
-        out.hops = row.hops
-    if row.control is not None:
-        out.control.append(row.control)
-    out.ihaveHops.extend(row.announced or ())
-
-
-def _fill_node(out: TraceEvent.NodeChange, row: Row) -> None:
-    out.state = row.state or ""
-    if row.kind is not None:
-        out.region = row.kind
-
-
-def _fill_neighbor(out: TraceEvent.NeighborChange, row: Row) -> None:
-    _fill_link(out, row)
-    out.up = row.state == "up"
-    if row.kind is not None:
-        out.kind = row.kind
-    if row.reason is not None:
-        out.reason = row.reason
-    if row.rtt is not None:
-        out.rtt = row.rtt
-
-
-def _fill_rtt(out: TraceEvent.RttSample, row: Row) -> None:
-    out.peerID = peer_id(_remote(row))
-    if row.rtt is not None:
-        out.rtt = row.rtt
-
-
-def _fill_discard(out: TraceEvent.Discard, row: Row) -> None:
-    out.topic = TOPIC
-    out.reason = row.reason or ""
-    if row.remote is not None:
-        out.peerID = peer_id(row.remote)
-    if row.message is not None:
-        out.messageID = message_id(row.message)
-
-
-def _remote(row: Row) -> int:
-    return OUTSIDE if row.remote is None else row.remote
-
-
-_PAYLOADS = ("publishMessage", "deliverMessage", "duplicateMessage")
-_FILL: dict[str, Callable[[Any, Row], None]] = {
-    "publishMessage": _fill_message,
-    "deliverMessage": _fill_message,
-    "duplicateMessage": _fill_message,
-    "onNewOutboundStream": _fill_stream,
-    "onClosedOutboundStream": _fill_stream,
-    "sendRPC": _fill_send,
-    "join": _fill_topic,
-    "leave": _fill_topic,
-    "graft": _fill_link,
-    "prune": _fill_link,
-    "node": _fill_node,
-    "neighbor": _fill_neighbor,
-    "rtt": _fill_rtt,
-    "discard": _fill_discard,
-}
+_KINDS: Any = TraceEvent.DESCRIPTOR.fields_by_name
+_FIELDS = {kind: tuple(_KINDS[kind].message_type.fields_by_name) for kind in (*TYPED, *OWN)}
+"""What each kind of event says."""

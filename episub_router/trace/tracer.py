@@ -13,13 +13,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace.kinds import CARRIER
+from episub_router.trace.kinds import made
 from episub_router.trace.output import TraceOutput
 from episub_router.trace.params import TracerParams
 from episub_router.trace.reading.frames import MAX_EVENT
@@ -214,36 +213,20 @@ class Tracer:
         self._error = str(error)
 
     def _header(self) -> bytes:
-        header = TraceEvent.TraceHeader(
-            software=software(),
-            part=self._part,
-            written=self._written,
-            dropped=self._before.dropped,
-            failed=self._before.failed,
-        )
-        if self._run_name:
-            header.run = self._run_name
-        if self._name:
-            header.name = self._name
-        if self._region:
-            header.region = self._region
-        if self._router:
-            header.router = self._router
-        return self._event(self._opened_at, header=header)
+        content = {
+            "software": software(),
+            "part": self._part,
+            "written": self._written,
+            "dropped": self._before.dropped,
+            "failed": self._before.failed,
+            "run": self._run_name or None,
+            "name": self._name or None,
+            "region": self._region or None,
+            "router": self._router or None,
+        }
+        return made("header", self._peer, self._opened_at, content).SerializeToString()
 
     def _report(self, *, end: bool = False, closed: bool = False) -> bytes:
-        stats = self.stats
-        report = TraceEvent.TraceReport(
-            written=stats.written, dropped=stats.dropped, failed=stats.failed
-        )
-        if stats.error:
-            report.error = stats.error
-        if end:
-            report.end = True
-        if closed:
-            report.closed = True
-        return self._event(time.time_ns(), report=report)
-
-    def _event(self, at: int, **content: Any) -> bytes:
-        event = TraceEvent(type=CARRIER, peerID=self._peer, timestamp=at, **content)
-        return event.SerializeToString()
+        said = {**asdict(self.stats), "end": end or None, "closed": closed or None}
+        said["error"] = said["error"] or None
+        return made("report", self._peer, time.time_ns(), said).SerializeToString()
