@@ -100,14 +100,6 @@ class CollectorCounts:
 
 
 @dataclass(slots=True)
-class _Growing:
-    """A file that is being written."""
-
-    output: TraceOutput
-    begun: float
-
-
-@dataclass(slots=True)
 class TraceCollector:
     """Writes what peers send to `directory`, which is made if it isn't there, a file a peer; what
     an earlier collector left there unfinished is finished first.
@@ -120,7 +112,7 @@ class TraceCollector:
     params: CollectorParams = field(default_factory=CollectorParams)
     clock: Callable[[], float] = time.monotonic
     counts: CollectorCounts = field(default_factory=CollectorCounts)
-    _growing: dict[str, _Growing] = field(default_factory=dict)
+    _growing: dict[str, TraceOutput] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -156,29 +148,30 @@ class TraceCollector:
         try:
             if peer not in self._growing:
                 path = self.directory / f"{peer}{_WRITING}"
-                self._growing[peer] = _Growing(TraceOutput(path), self.clock())
-            growing = self._growing[peer]
-            growing.output.append([event.SerializeToString() for event in events])
+                self._growing[peer] = TraceOutput(path, self.clock)
+            self._growing[peer].append([event.SerializeToString() for event in events])
         except OSError:
             self.counts.failed += len(events)
             return
         self.counts.events += len(events)
-        if growing.output.size >= self.params.max_size:
-            self._end(peer)
+        self._end_complete(peer)
 
     def rotate(self) -> None:
         """Finish the files that are old enough."""
-        old = self.clock() - self.params.max_age
-        for peer in [peer for peer, growing in self._growing.items() if growing.begun <= old]:
-            self._end(peer)
+        self._end_complete(*self._growing)
 
     def close(self) -> None:
         """Finish all files."""
         for peer in list(self._growing):
             self._end(peer)
 
+    def _end_complete(self, *peers: str) -> None:
+        for peer in peers:
+            if self._growing[peer].is_complete(self.params):
+                self._end(peer)
+
     def _end(self, peer: str) -> None:
-        self._growing.pop(peer).output.close()
+        self._growing.pop(peer).close()
         _finish(self.directory / f"{peer}{_WRITING}")
 
 

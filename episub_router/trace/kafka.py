@@ -61,7 +61,6 @@ class _Part:
     """A file that is being written, with records from `first` up to, but not with, `end`."""
 
     output: TraceOutput
-    begun: float
     first: int
     end: int
 
@@ -109,9 +108,8 @@ class KafkaCollector:
         for name, records in self.consumer.poll(timeout_ms=_POLL).items():
             for record in records:
                 self._take(name.partition, record.offset, record.value or b"")
-        old = self.clock() - self.params.max_age
         for number, part in list(self._parts.items()):
-            if part.begun <= old or part.output.size >= self.params.max_size:
+            if part.output.is_complete(self.params):
                 self._finish(number)
 
     def close(self) -> None:
@@ -127,8 +125,8 @@ class KafkaCollector:
             self.counts.broken += 1
             batch = []
         if number not in self._parts:
-            output = TraceOutput(self._growing(number))
-            self._parts[number] = _Part(output, self.clock(), offset, offset)
+            output = TraceOutput(self._growing(number), self.clock)
+            self._parts[number] = _Part(output, offset, offset)
         part = self._parts[number]
         part.output.append([event.SerializeToString() for event in batch])
         part.end = offset + 1

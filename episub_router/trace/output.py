@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from episub_router.pb.trace_pb2 import TraceEvent
+from episub_router.trace.params import CollectorParams, TracerParams
 from episub_router.trace.reading.json_lines import to_json
 
 _MEMBER = 1 << 18
@@ -42,8 +44,9 @@ class TraceOutput:
     Raises OSError, here and in all methods, and leaves no half event behind.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
+        self._clock, self._begun = clock, clock()
         names = [suffix.lower() for suffix in path.suffixes]
         self._gzip = names[-1:] == [".gz"]
         plain = names[:-1] if self._gzip else names
@@ -75,6 +78,11 @@ class TraceOutput:
         self._in_member = 0 if ends else self._in_member + len(data)
         if ends:
             self._deflate = _deflater()
+
+    def is_complete(self, params: TracerParams | CollectorParams) -> bool:
+        """Whether the file has reached its size or age."""
+        age = self._clock() - self._begun
+        return self.size >= params.max_size or age >= params.max_age
 
     def close(self) -> None:
         """End the file."""

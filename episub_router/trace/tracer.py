@@ -85,7 +85,7 @@ class Tracer:
         self._before = TracerStats()
         self._report_due = time.monotonic() + self._params.report_interval
         self._output: TraceOutput | None = TraceOutput(self._path)
-        self._opened, self._opened_at = time.monotonic(), time.time_ns()
+        self._opened_at = time.time_ns()
         self._headed = False
         self._thread = threading.Thread(target=self._work, name="tracer", daemon=True)
         self._thread.start()
@@ -162,16 +162,8 @@ class Tracer:
                 if self.stats != self._reported:
                     self._write([self._report()])
                     self._reported = self.stats
-            output = self._output
-            if (
-                output is not None
-                and output.size
-                and not closing
-                and (
-                    output.size >= self._params.max_size
-                    or now - self._opened >= self._params.max_age
-                )
-            ):
+            output = None if closing else self._output
+            if output is not None and output.size and output.is_complete(self._params):
                 self._rotate(output)
         if self._output is not None:
             if self._headed:
@@ -182,7 +174,7 @@ class Tracer:
         try:
             if self._output is None:
                 self._output = TraceOutput(self._path)
-                self._opened, self._opened_at = time.monotonic(), time.time_ns()
+                self._opened_at = time.time_ns()
                 self._headed = False
             if not self._headed:
                 self._output.append([self._header()])
