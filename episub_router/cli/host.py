@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -16,7 +17,6 @@ from episub_router import EpisubRouter
 from episub_router.addresses import check_free
 from episub_router.cli.arguments import CommandError
 from episub_router.cli.keys import load_or_create
-from episub_router.cli.quiet import quiet_libp2p
 from episub_router.host import LOOPBACK, EpisubHost, NodeStopped, running
 from episub_router.metrics import served
 from episub_router.sds import StoreError
@@ -25,7 +25,7 @@ from episub_router.sds import StoreError
 @asynccontextmanager
 async def running_host(args: Namespace) -> AsyncIterator[IHost]:
     """Run a host without pubsub as the arguments say. Raises OSError for an occupied port."""
-    quiet_libp2p()
+    logging.getLogger("libp2p").addHandler(logging.NullHandler())  # as in EpisubHost
     listen = args.listen or [LOOPBACK]
     for address in listen:
         check_free(address)
@@ -40,7 +40,6 @@ def _key_pair(args: Namespace) -> KeyPair:
 
 def episub_host(args: Namespace, router: EpisubRouter) -> EpisubHost:
     """The host that the arguments name. Raises CommandError for a key that can't be used."""
-    quiet_libp2p()
     return EpisubHost(
         router,
         key_pair=_key_pair(args),

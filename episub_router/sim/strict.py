@@ -29,7 +29,7 @@ def setting(default: Any = dataclasses.MISSING, *, least: float | None = None,
 def read(cls: type[T], table: object, at: str) -> T:
     """Make a `cls` from `table`, found at the dotted key `at`."""
     if not isinstance(table, Mapping):
-        raise ScenarioError(f"{at or 'scenario'} must be a table, not {_shown(table)}")
+        raise ScenarioError(f"{at or 'scenario'} must be a table, not {table!r}")
     hints = get_type_hints(cls)
     known = {spec.name: spec for spec in dataclasses.fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
@@ -57,27 +57,23 @@ def _value(hint: Any, value: object, at: str) -> Any:
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return _one_of(get_args(hint), value, at)
-    if origin is Literal:
-        if value not in get_args(hint):
-            raise ScenarioError(f"{at} = {_shown(value)}; allowed: {_list(get_args(hint))}")
-        return value
+    is_enum = isinstance(hint, type) and issubclass(hint, Enum)
+    if origin is Literal or is_enum:
+        allowed = [member.value for member in hint] if is_enum else get_args(hint)
+        if value not in allowed:
+            raise ScenarioError(f"{at} = {value!r}; allowed: {_list(allowed)}")
+        return hint(value) if is_enum else value
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise ScenarioError(f"{at} must be a list, not {_shown(value)}")
+            raise ScenarioError(f"{at} must be a list, not {value!r}")
         (element, _) = get_args(hint)
         return tuple(_value(element, entry, f"{at}[{i}]") for i, entry in enumerate(value))
     if origin is dict:
         if not isinstance(value, Mapping):
-            raise ScenarioError(f"{at} must be a table, not {_shown(value)}")
+            raise ScenarioError(f"{at} must be a table, not {value!r}")
         return dict(value)
     if dataclasses.is_dataclass(hint):
         return read(hint, value, at)  # type: ignore[arg-type]
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        try:
-            return hint(value)
-        except ValueError:
-            allowed = [member.value for member in hint]
-            raise ScenarioError(f"{at} = {_shown(value)}; allowed: {_list(allowed)}") from None
     return _plain(hint, value, at)
 
 
@@ -90,10 +86,10 @@ def _one_of(hints: tuple[Any, ...], value: object, at: str) -> Any:
         return _value(hint, value, at)
     kinds = {hint.kind: hint for hint in hints}
     if not isinstance(value, Mapping):
-        raise ScenarioError(f"{at} must be a table with a kind, not {_shown(value)}")
+        raise ScenarioError(f"{at} must be a table with a kind, not {value!r}")
     kind = value.get("kind")
     if kind not in kinds:
-        shown = "is missing" if kind is None else f"= {_shown(kind)}"
+        shown = "is missing" if kind is None else f"= {kind!r}"
         raise ScenarioError(f"{at}.kind {shown}; allowed: {_list(kinds)}")
     return read(kinds[kind], value, at)
 
@@ -110,7 +106,7 @@ def _plain(hint: Any, value: object, at: str) -> Any:
         bool: isinstance(value, bool),
     }
     if not fits[hint]:
-        raise ScenarioError(f"{at} must be {names[hint]}, not {_shown(value)}")
+        raise ScenarioError(f"{at} must be {names[hint]}, not {value!r}")
     return float(value) if hint is float else value  # type: ignore[arg-type]
 
 
@@ -126,11 +122,7 @@ def _check_bounds(bounds: Mapping[str, Any], value: object, at: str) -> None:
         low = f"more than {above}" if above is not None else f"at least {least}"
         wanted = [low] if above is not None or least is not None else []
         wanted += [f"at most {most}"] if most is not None else []
-        raise ScenarioError(f"{at} = {_shown(value)}; must be {' and '.join(wanted)}")
-
-
-def _shown(value: object) -> str:
-    return repr(value)
+        raise ScenarioError(f"{at} = {value!r}; must be {' and '.join(wanted)}")
 
 
 def _list(values: Any) -> str:

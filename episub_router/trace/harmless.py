@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
+
+_C = TypeVar("_C", bound=type[Any])
 
 
-class Failing(Protocol):
-    """An object with methods that may fail."""
+def harmless(cls: _C) -> _C:
+    """Have what public methods of `cls` raise counted by its `fail`, for example over an id that is
+    no bytes."""
 
-    def fail(self, error: Exception) -> None:
-        """Count `error`."""
+    def guarded(method: Any) -> Any:
+        @wraps(method)
+        def call(self: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                method(self, *args, **kwargs)
+            except Exception as error:
+                self.fail(error)
 
+        return call
 
-_F = TypeVar("_F", bound=Callable[..., None])
-
-
-def harmless(method: _F) -> _F:
-    """Have what `method` raises counted, for example over an id that is no bytes."""
-
-    @wraps(method)
-    def call(self: Failing, *args: Any, **kwargs: Any) -> None:
-        try:
-            method(self, *args, **kwargs)
-        except Exception as error:
-            self.fail(error)
-
-    return call  # type: ignore[return-value]
+    for name, method in [*vars(cls).items()]:
+        if callable(method) and name != "fail" and not name.startswith("_"):
+            setattr(cls, name, guarded(method))
+    return cls

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,19 @@ traces could be written; else 1.
 _MIN_SIZE = 8
 MAX_SIZE = 1_000_000
 
+_NUMBERS: tuple[tuple[str, Callable[[str], float], float, str, str], ...] = (
+    ("--hosts", whole(2, 500), 20, "N", "hosts"),
+    ("--messages", whole(1, 100_000), 100, "M", "messages to broadcast"),
+    ("--size", whole(_MIN_SIZE, MAX_SIZE), 256, "BYTES", "size of each message"),
+    ("--sources", whole(1, 500), 1, "N", "hosts that publish, in turn"),
+    ("--kill", share, 0, "SHARE",
+     "crash this share of the hosts half-way, without goodbye, but no source"),
+    ("--seed", whole(0, 2**63 - 1), 0, "N",
+     "chooses keys, sources and victims, and seeds the routers"),
+    ("--patience", seconds, 30, "SECONDS", "give up when nothing has moved for so long"),
+)  # fmt: skip
+"""Options that are numbers: what they may be, the default, and what help says."""
+
 
 def add_parser(commands: Any) -> None:
     """Add `demo` to the commands of an argument parser."""
@@ -36,57 +50,16 @@ def add_parser(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
-    add("--hosts", type=whole(2, 500), default=20, metavar="N", help="hosts (default: 20)")
-    add(
-        "--messages",
-        type=whole(1, 100_000),
-        default=100,
-        metavar="M",
-        help="messages to broadcast (default: 100)",
-    )
-    add(
-        "--size",
-        type=whole(_MIN_SIZE, MAX_SIZE),
-        default=256,
-        metavar="BYTES",
-        help="size of each message (default: 256)",
-    )
-    add(
-        "--sources",
-        type=whole(1, 500),
-        default=1,
-        metavar="N",
-        help="hosts that publish, in turn (default: 1)",
-    )
-    add(
-        "--kill",
-        type=share,
-        default=0.0,
-        metavar="SHARE",
-        help="crash this share of the hosts half-way, without goodbye, but no source (default: 0)",
-    )
-    add(
-        "--seed",
-        type=whole(0, 2**63 - 1),
-        default=0,
-        metavar="N",
-        help="chooses keys, sources and victims, and seeds the routers (default: 0)",
-    )
-    add(
-        "--patience",
-        type=seconds,
-        default=30.0,
-        metavar="SECONDS",
-        help="give up when nothing has moved for so long (default: 30)",
-    )
-    add(
+    for option, kind, default, metavar, text in _NUMBERS:
+        about = f"{text} (default: %(default)s)"
+        parser.add_argument(option, type=kind, default=default, metavar=metavar, help=about)
+    parser.add_argument(
         "--trace",
         type=Path,
         metavar="DIR",
         help="write what happens at each host to DIR, which must be new or empty",
     )
-    add("--json", action="store_true", help="print the result as one JSON document")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
     parser.set_defaults(run=_run, refuse=parser.error)
 
 
@@ -97,10 +70,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from episub_router.cli.demo.summary import summarize
     from episub_router.cli.farewell import run_until_interrupted
     from episub_router.cli.progress import live_progress
-    from episub_router.cli.quiet import quiet_libp2p
 
     config = _config(arguments)
-    quiet_libp2p()
     with live_progress() as progress:
         outcome = run_until_interrupted(run_demo, config, progress)
     summary = summarize(outcome)

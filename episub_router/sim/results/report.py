@@ -105,10 +105,14 @@ def titled(name: str, summary: Mapping[str, Any], seeds: int) -> str:
     return f"{name}: {summary['nodes']:,} nodes, {messages:,} messages{seeded}"
 
 
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+
+
 def phases(summary: Mapping[str, Any], title: str) -> Table:
     """One column per phase."""
     columns = summary["phases"]
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = _table(title)
     table.add_column("", no_wrap=True)
     for phase in columns:
         table.add_column(phase["name"], justify="right")
@@ -132,7 +136,7 @@ def _sent(phase: Phase, kind: str) -> str:
 
 def variants(summaries: Mapping[str, Mapping[str, Any]], title: str) -> Table:
     """One row per phase of each run, below the name of the run's variant."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = _table(title)
     table.add_column("")
     for column in COLUMNS:
         table.add_column(column.replace("/", "/\n"), justify="right", no_wrap=True)
@@ -183,9 +187,13 @@ def mean_of(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _mean(values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, Mapping):
-        keys = dict.fromkeys(key for value in values for key in value)
-        found = {key: [value[key] for value in values if key in value] for key in keys}
-        return {key: _mean(_padded(entries, len(values))) for key, entries in found.items()}
+        made = {}
+        for key in dict.fromkeys(key for value in values for key in value):
+            found = [value[key] for value in values if key in value]
+            nothing: list[Any] = [{} if isinstance(found[0], Mapping) else 0]
+            is_kept = isinstance(found[0], int | float | Mapping)
+            made[key] = _mean(found + nothing * (len(values) - len(found)) if is_kept else found)
+        return made
     if isinstance(first, list) and first and isinstance(first[0], Mapping):
         return [_mean(entries) for entries in zip(*values, strict=False)]
     if all(isinstance(value, int | float) for value in values):
@@ -193,23 +201,10 @@ def _mean(values: Sequence[Any]) -> Any:
     return first
 
 
-def _padded(entries: list[Any], size: int) -> list[Any]:
-    if isinstance(entries[0], int | float):
-        entries += [0] * (size - len(entries))
-    elif isinstance(entries[0], Mapping):
-        entries += [{}] * (size - len(entries))
-    return entries
-
-
 def compare(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str]) -> Table:
     """Two runs, A and B, side by side, phase by phase, with the change from the first to the
     second."""
-    table = Table(
-        title=f"A: {names[0]}\nB: {names[1]}",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
+    table = _table(f"A: {names[0]}\nB: {names[1]}")
     for column in ("phase", "", "A", "B", "change"):
         table.add_column(column, justify="left" if column in ("phase", "") else "right")
     for before, after in zip(a["phases"], b["phases"], strict=False):

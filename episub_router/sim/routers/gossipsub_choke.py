@@ -7,13 +7,9 @@ its heartbeat in PR 413, at once in PR 681. Sections are those of the two texts.
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-from episub_router.sim.network.network import Network
 from episub_router.sim.routers.gossipsub import IHAVE, IWANT, PUBLISH, GossipsubNode
-from episub_router.sim.routers.node import Node
-from episub_router.sim.routers.params import GossipsubParams
 from episub_router.sim.sizes import gossipsub_ids, gossipsub_link
 
 CHOKE, UNCHOKE = "choke", "unchoke"
@@ -46,10 +42,8 @@ class ChokingGossipsubNode(GossipsubNode):
 
     __slots__ = ("_arrivals", "_asked", "_early", "_ticks", "choked", "choked_by")
 
-    def __init__(
-        self, node: int, network: Network[Node], rng: random.Random, params: GossipsubParams
-    ) -> None:
-        super().__init__(node, network, rng, params)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.choked: dict[int, None] = {}
         """Mesh peers that are to announce to us."""
         self.choked_by: dict[int, None] = {}

@@ -8,16 +8,12 @@ what a peer says meanwhile saves those that wait; a publisher doesn't flood what
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Iterable
 from statistics import median
 from typing import Any, TypeAlias
 
-from episub_router.sim.network.network import Network
 from episub_router.sim.routers.gossipsub import IDONTWANT, IHAVE, IWANT, PUBLISH, GossipsubNode
-from episub_router.sim.routers.node import Node
-from episub_router.sim.routers.params import GossipsubParams
 from episub_router.sim.sizes import gossipsub_ids
 
 FRAGMENT, PREAMBLE, IMRECEIVING = "fragment", "preamble", "imreceiving"
@@ -45,10 +41,8 @@ class LargeGossipsubNode(GossipsubNode):
         "_refused",
     )  # fmt: skip
 
-    def __init__(
-        self, node: int, network: Network[Node], rng: random.Random, params: GossipsubParams
-    ) -> None:
-        super().__init__(node, network, rng, params)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._queue: deque[tuple[int, Part, int]] = deque()
         """Peers, what waits for them, and the hops that it took."""
         self._is_pumping = False

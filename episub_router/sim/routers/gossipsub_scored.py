@@ -6,14 +6,10 @@ go-libp2p-pubsub's: one id of each IWANT has to come within `_PROMISE` seconds.
 
 from __future__ import annotations
 
-import random
 from statistics import median
 from typing import Any
 
-from episub_router.sim.network.network import Network
 from episub_router.sim.routers.gossipsub import IHAVE, IWANT, PUBLISH, GossipsubNode
-from episub_router.sim.routers.node import Node
-from episub_router.sim.routers.params import GossipsubParams
 from episub_router.sim.routers.scoring import PeerScores, ScoreParams
 
 _D_SCORE = 4
@@ -35,10 +31,8 @@ class ScoredGossipsubNode(GossipsubNode):
 
     __slots__ = ("_ihaves", "_promises", "_ticks", "scores")
 
-    def __init__(
-        self, node: int, network: Network[Node], rng: random.Random, params: GossipsubParams
-    ) -> None:
-        super().__init__(node, network, rng, params)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.scores = PeerScores(ScoreParams())
         self._promises: dict[tuple[int, int], float] = {}
         """(message, peer) asked for and not received yet, and until when it has to come."""

@@ -125,30 +125,25 @@ def _inline(value: Any) -> str:
 
 def _put(table: dict[str, Any], key: str, value: object) -> None:
     """Set the dotted `key`; numbers in it are positions in a list."""
-    *path, last = key.split(".")
+    parts = key.split(".")
     place: Any = table
-    for depth, part in enumerate(path):
+    for depth, part in enumerate(parts):
+        at: Any = part
         if isinstance(place, list):
-            place = place[_position(place, part, key)]
-        elif isinstance(place, dict):
-            place = place.setdefault(part, {})
-        else:
-            raise ScenarioError(f"{key}: {'.'.join(path[:depth])} is not a table")
-    if isinstance(place, list):
-        place[_position(place, last, key)] = value
-    elif isinstance(place, dict):
-        if last == "kind" and place.get("kind") != value:
+            if not part.isdigit() or int(part) >= len(place):
+                raise ScenarioError(
+                    f"{key}: {part!r}; must be a position from 0 to {len(place) - 1}"
+                )
+            at = int(part)
+        elif not isinstance(place, dict):
+            raise ScenarioError(f"{key}: {'.'.join(parts[:depth])} is not a table")
+        if depth < len(parts) - 1:
+            place = place[at] if isinstance(place, list) else place.setdefault(at, {})
+            continue
+        if part == "kind" and isinstance(place, dict) and place.get("kind") != value:
             # Another kind has other keys.
             place.clear()
-        place[last] = value
-    else:
-        raise ScenarioError(f"{key}: {'.'.join(path)} is not a table")
-
-
-def _position(place: list[Any], part: str, key: str) -> int:
-    if not part.isdigit() or int(part) >= len(place):
-        raise ScenarioError(f"{key}: {part!r}; must be a position from 0 to {len(place) - 1}")
-    return int(part)
+        place[at] = value
 
 
 def parse_settings(assignments: list[str]) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from episub_router.trace.node.rpcs import MessageIds, describe, text
 from episub_router.trace.tracer import Tracer
 from episub_router.util.bounded import put_last
 
-_NANOSECONDS = 1e9
 _REMEMBERED = 4096
 """Messages whose hop counts are kept, until all their copies have come."""
 _NOTHING: Mapping[str, Any] = {}
 
 
+@harmless
 class NodeTrace:
     """Turns what happens at the node `me` into events of `tracer`. Its methods never raise.
 
@@ -46,20 +46,16 @@ class NodeTrace:
 
     # The node
 
-    @harmless
     def lived(self, state: str) -> None:
         """`start`, `leave` or `crash`."""
         self._emit("node", state=state)
 
-    @harmless
     def joined(self, topic: str) -> None:
         self._emit("join", topic=topic)
 
-    @harmless
     def left(self, topic: str) -> None:
         self._emit("leave", topic=topic)
 
-    @harmless
     def discarded(
         self, reason: str, peer: bytes | None = None, topic: str | None = None, count: int = 1
     ) -> None:
@@ -69,35 +65,28 @@ class NodeTrace:
 
     # Messages
 
-    @harmless
     def published(self, message: rpc_pb2.Message) -> None:
         self._came("publishMessage", message, None)
 
-    @harmless
     def delivered(self, message: rpc_pb2.Message, forwarder: ID) -> None:
         self._came("deliverMessage", message, forwarder)
 
-    @harmless
     def repeated(self, message: rpc_pb2.Message, forwarder: ID) -> None:
         """A further copy came."""
         self._came("duplicateMessage", message, forwarder)
 
-    @harmless
     def rejected(self, message: rpc_pb2.Message, forwarder: ID, reason: str) -> None:
         """`reason` in go-libp2p-pubsub's words."""
         self._came("rejectMessage", message, forwarder, reason=reason)
 
     # Streams and RPCs
 
-    @harmless
     def stream_opened(self, peer: ID, protocol: str) -> None:
         self._emit("onNewOutboundStream", peerID=peer.to_bytes(), proto=protocol)
 
-    @harmless
     def stream_closed(self, peer: ID) -> None:
         self._emit("onClosedOutboundStream", peerID=peer.to_bytes())
 
-    @harmless
     def rpc_received(self, rpc: rpc_pb2.RPC, data: bytes, sender: ID) -> None:
         """`data` are the bytes of `rpc`."""
         meta, frame = describe(rpc, data, self._id_of)
@@ -109,20 +98,17 @@ class NodeTrace:
                 put_last(self._hops, message.messageID, hops, _REMEMBERED)
         self._emit("recvRPC", {"frame": frame}, receivedFrom=source, meta=meta)
 
-    @harmless
     def rpc_sent(self, rpc: rpc_pb2.RPC, receiver: ID) -> None:
         meta, frame = describe(rpc, rpc.SerializeToString(), self._id_of)
         self._emit("sendRPC", {"frame": frame}, sendTo=receiver.to_bytes(), meta=meta)
         if meta.control.graft or meta.control.prune:
             self.look_at_mesh()
 
-    @harmless
     def rpc_dropped(self, rpc: rpc_pb2.RPC, receiver: ID) -> None:
         """There was no room for it."""
         meta, frame = describe(rpc, rpc.SerializeToString(), self._id_of)
         self._emit("dropRPC", {"frame": frame}, sendTo=receiver.to_bytes(), meta=meta)
 
-    @harmless
     def payload_dropped(self, message_id: Any, topic: str, size: int, receiver: bytes) -> None:
         """There was no room for the payload message `message_id`, which had no RPC yet."""
         meta = {"messages": [{"messageID": message_id, "topic": topic}]}
@@ -131,17 +117,14 @@ class NodeTrace:
 
     # Links
 
-    @harmless
     def neighbor_up(self, peer: bytes, topic: str, kind: str, rtt: float | None) -> None:
         """`rtt` in seconds."""
         took = _nanoseconds(rtt)
         self._emit("neighbor", peerID=peer, topic=topic, up=True, kind=kind, rtt=took)
 
-    @harmless
     def neighbor_down(self, peer: bytes, topic: str, reason: str) -> None:
         self._emit("neighbor", peerID=peer, topic=topic, up=False, reason=reason)
 
-    @harmless
     def became(self, peer: bytes, topic: str, state: str) -> None:
         """The link to `peer` is `eager`, `lazy` or `none` from now on."""
         kind = "graft" if state == "eager" else "prune"
@@ -152,7 +135,6 @@ class NodeTrace:
         by topic."""
         self._mesh_now = mesh
 
-    @harmless
     def look_at_mesh(self) -> None:
         """The mesh may have changed."""
         if self._mesh_now is None:
@@ -166,12 +148,10 @@ class NodeTrace:
             for peer, state in changes(known, present, ()):
                 self._emit("graft" if state == "eager" else "prune", peerID=peer, topic=topic)
 
-    @harmless
     def round_trip(self, peer: bytes, rtt: float | None) -> None:
         """`rtt` in seconds; None: it failed."""
         self._emit("rtt", peerID=peer, rtt=_nanoseconds(rtt))
 
-    @harmless
     def sds(self, event: TraceEvent.Sds) -> None:
         """Something happened in an SDS channel."""
         self._tracer.emit(made("sds", self._me, time.time_ns(), event))
@@ -193,4 +173,4 @@ class NodeTrace:
 
 
 def _nanoseconds(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * _NANOSECONDS)
+    return None if seconds is None else round(seconds * 1e9)

@@ -13,6 +13,7 @@ from episub_router.trace.links import changes
 from episub_router.trace.node import NodeTrace
 
 
+@harmless
 class OverlayTrace:
     """Observes the machines from outside: the core doesn't know that it is traced.
 
@@ -29,7 +30,6 @@ class OverlayTrace:
         """Count an event that could not be made."""
         self._trace.fail(error)
 
-    @harmless
     def stepped(self, machine: Topic, effects: Iterable[ef.Effect]) -> None:
         """`machine` has taken a step, and these are its effects."""
         topic, trace = machine.name, self._trace

@@ -20,7 +20,6 @@ from episub_router.cli.arguments import add_host_arguments
 from episub_router.cli.host import running_pubsub
 from episub_router.cli.node.lines import for_each_line
 from episub_router.cli.node.run import MAX_LINE
-from episub_router.cli.quiet import quiet_libp2p
 from episub_router.cli.sight import report_neighbors
 from episub_router.protocol.effects import DownReason
 from episub_router.sds import SdsChannel, SqliteStore
@@ -36,7 +35,6 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--db", required=True)
     add_host_arguments(parser)
     args = parser.parse_args(arguments)
-    quiet_libp2p()
     with closing(SqliteStore(args.db)) as store:
         trio.run(_serve, args, store)
 
