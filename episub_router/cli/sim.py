@@ -26,7 +26,6 @@ from episub_router.cli.progress import ShowProgress, live_progress
 if TYPE_CHECKING:
     from episub_router.sim.profile import Profile
     from episub_router.sim.runner import Job, Result
-    from episub_router.sim.scenario.settings import Scenario
 
 _TRACES = ("parquet", "pb", "pb.gz", "json", "json.gz")
 _EXTRA = "the simulator needs more packages: pip install 'episub-router[sim]'"
@@ -129,24 +128,13 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _scenarios(
-    arguments: argparse.Namespace,
-) -> tuple[str, dict[str, Any], dict[str, Scenario]]:
-    """The scenario's name, the settings that the command changes, and what is to be run."""
-    from episub_router.sim.scenario.loading import build
-
-    name, settings, tables = _tables(arguments)
-    return name, settings, {label: build(table) for label, table in tables.items()}
-
-
 def _tables(arguments: argparse.Namespace) -> tuple[str, dict[str, Any], dict[str, dict[str, Any]]]:
-    """The same with tables that aren't built yet."""
+    """The scenario's name, the settings that the command changes, and the tables to be run."""
     from episub_router.sim.scenario import loading
 
     settings = loading.parse_settings(arguments.set)
-    for key, value in (("nodes", arguments.nodes), ("messages", arguments.messages)):
-        if value is not None:
-            settings["network.nodes" if key == "nodes" else "traffic.messages"] = value
+    given = {"network.nodes": arguments.nodes, "traffic.messages": arguments.messages}
+    settings |= {key: value for key, value in given.items() if value is not None}
     file = loading.load(arguments.scenario)
     tables = file.tables(settings, arguments.variant or ("",))
     if not tables:
@@ -199,9 +187,10 @@ def _attack(arguments: argparse.Namespace) -> int:
 
 def _warm(arguments: argparse.Namespace) -> int:
     from episub_router.sim.runner import keep_warm_up
+    from episub_router.sim.scenario import loading
     from episub_router.sim.warm_up import key
 
-    _, _, scenarios = _scenarios(arguments)
+    scenarios = {label: loading.build(table) for label, table in _tables(arguments)[2].items()}
     if len({key(scenario, arguments.seed) for scenario in scenarios.values()}) > 1:
         names = "; ".join(scenarios)
         raise ValueError(f"these variants have different warm-ups, choose one: {names}")
@@ -217,6 +206,7 @@ def _warm(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from episub_router.sim.results import report
     from episub_router.sim.runner import jobs_for
+    from episub_router.sim.scenario import loading
 
     if arguments.seeds < 1 or arguments.processes < 1:
         raise ValueError("--seeds and --processes must be at least 1")
@@ -224,7 +214,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ValueError("--trace needs --out")
     if arguments.profile and arguments.processes > 1:
         raise ValueError("--profile is of one process")
-    name, settings, scenarios = _scenarios(arguments)
+    name, settings, tables = _tables(arguments)
+    scenarios = {label: loading.build(table) for label, table in tables.items()}
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
     jobs = jobs_for(scenarios, range(arguments.seed, arguments.seed + arguments.seeds))

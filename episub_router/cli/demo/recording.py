@@ -13,8 +13,6 @@ from episub_router import EpisubRouter
 from episub_router.trace.tracer import Tracer
 
 _NUMBER_BYTES = 8
-MIN_SIZE = _NUMBER_BYTES
-"""Bytes of the smallest payload: it holds the message's number."""
 
 
 def payload(number: int, filler: bytes) -> bytes:

@@ -8,8 +8,8 @@ from typing import Any
 
 from episub_router.protocol.hyparview import Places
 from episub_router.protocol.params import MembershipParams
-from episub_router.sim.adversaries import announcing, claims, links
 from episub_router.sim.adversaries import gossipsub as gs
+from episub_router.sim.adversaries import lies, links
 from episub_router.sim.adversaries import settings as of
 from episub_router.sim.adversaries.hostile import Ring
 from episub_router.sim.adversaries.member import Member
@@ -19,12 +19,12 @@ from episub_router.sim.strict import ScenarioError
 EPISUB: dict[type[of.Attack], type[Member]] = {
     of.CensorAttack: Member,
     of.CovertFlashAttack: Member,
-    of.IHaveLiarAttack: announcing.IHaveLiar,
-    of.HijackAttack: announcing.Hijack,
-    of.RootLiarAttack: announcing.RootLiar,
+    of.IHaveLiarAttack: lies.IHaveLiar,
+    of.HijackAttack: lies.Hijack,
+    of.RootLiarAttack: lies.RootLiar,
     of.GreedyAttack: links.Greedy,
     of.JoinCaptureAttack: links.JoinCapture,
-    of.PoisonAttack: claims.Poison,
+    of.PoisonAttack: lies.Poison,
 }
 """The members of each kind, where the router is Episub."""
 

@@ -96,10 +96,8 @@ class Network(Generic[H]):
 
     def dial(self, node: H, peer: NodeId) -> None:
         """Open a connection; ends with `node.connected` or `node.dial_failed`."""
-        if peer in node.links:
-            self.loop.at(self.loop.now, self._dialled, (node, peer, self.loop.now))
-            return
-        trips = 2 * self._config.dial_round_trips * self.delay(node.id, peer)
+        there = peer in node.links
+        trips = 0 if there else 2 * self._config.dial_round_trips * self.delay(node.id, peer)
         self.loop.at(self.loop.now + trips, self._dialled, (node, peer, self.loop.now))
 
     def _dialled(self, dial: tuple[H, NodeId, float]) -> None:
@@ -324,7 +322,3 @@ class Network(Generic[H]):
     def _separated(self, a: int, b: int) -> bool:
         group = self._group
         return bool(group) and group.get(a, 0) != group.get(b, 0)
-
-    def side(self, node: int) -> int:
-        """The group that `node` is in; 0 while there is no partition."""
-        return self._group.get(node, 0)
