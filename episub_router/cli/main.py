@@ -11,9 +11,9 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 
 from episub_router.cli.arguments import CommandError, Parser
+from episub_router.trace.software import software
 from episub_router.util.errors import single
 
 try:
@@ -35,20 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Raises SystemExit, as argparse does, for wrong arguments, `--help` and `--version`.
     """
+    installed = software().partition("/")[2] or "(not installed)"
     parser = Parser(prog="episub", description="Episub broadcast trees over py-libp2p.")
-    parser.add_argument("--version", action="version", version=f"episub {_version()}")
+    parser.add_argument("--version", action="version", version=f"episub {installed}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    demo.add_parser(commands)
-    node.add_parser(commands)
-    top.add_parser(commands)
-    chat.add_parser(commands)
-    store.add_parser(commands)
-    metrics.add_parser(commands)
-    sim.add_parser(commands)
-    trace.add_parser(commands)
-    pipeline.add_parser(commands)
-    report.add_parser(commands)
-    why.add_parser(commands)
+    for command in (demo, node, top, chat, store, metrics, sim, trace, pipeline, report, why):
+        command.add_parser(commands)
     arguments = parser.parse_args(argv)
     try:
         with _drops_unlogged():
@@ -90,10 +82,3 @@ def _status(error: BaseException) -> int | None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return None
-
-
-def _version() -> str:
-    try:
-        return version("episub-router")
-    except PackageNotFoundError:
-        return "(not installed)"
