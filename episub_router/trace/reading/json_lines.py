@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
@@ -27,7 +28,7 @@ _BEGINNING = b'{"type":'
 _CUTS = 16
 """How many events are looked for in a line that isn't one; bounds the time for a long one."""
 
-_Table = dict[str, tuple[str, Callable[[Any], Any] | None]]
+_Fields: TypeAlias = "dict[str, _Field]"
 
 
 def to_json(event: TraceEvent) -> str:
@@ -40,11 +41,8 @@ def from_json(text: str | bytes) -> TraceEvent:
 
     Raises ValueError, and RecursionError for absurd nesting.
     """
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
     try:
-        return TraceEvent(**_fields(value, _TABLE))
+        return TraceEvent(**_fields(json.loads(text), _EVENT))
     except (TypeError, OverflowError) as error:
         raise ValueError(str(error)) from error
 
@@ -64,38 +62,39 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
     return _plain(value) if field.message_type is not None else value
 
 
-def _fields(value: dict[str, Any], table: _Table) -> dict[str, Any]:
+def _fields(value: Any, known: _Fields) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("a JSON object is expected here")
     fields = {}
     for key, item in value.items():
-        known = table.get(key)
-        if known is not None and item is not None:
-            name, convert = known
-            fields[name] = item if convert is None else convert(item)
+        field = known.get(key)
+        if field is not None and item is not None:
+            fields[field.name] = item if field.read is None else field.read(item)
     return fields
 
 
-def _table(descriptor: Descriptor) -> _Table:
-    """What to do with each key of a message."""
-    table: _Table = {}
-    for field in descriptor.fields:
-        convert: Callable[[Any], Any] | None = None
+class _Field:
+    """How the value of one key is read; None: as it is."""
+
+    __slots__ = ("name", "read")
+
+    def __init__(self, field: FieldDescriptor) -> None:
+        self.name = field.name
+        self.read: Callable[[Any], Any] | None = None
         if field.type == FieldDescriptor.TYPE_BYTES:
-            convert = _bytes
+            self.read = partial(b64decode, validate=True)
         elif field.type == FieldDescriptor.TYPE_ENUM:
-            convert = _type
+            self.read = _type
         elif field.message_type is not None:
-            convert = _message(_table(field.message_type))
-        if field.is_repeated and convert is not None:
-            convert = _list(convert)
-        table[field.name] = (field.name, convert)
-    for old, new in _OLD_NAMES.items():
-        if new in table:
-            table[old] = table[new]
-    return table
+            self.read = partial(_fields, known=_known(field.message_type))
+        if field.is_repeated and (read := self.read) is not None:
+            self.read = lambda items: [read(item) for item in items]
 
 
-def _bytes(text: Any) -> bytes:
-    return b64decode(text, validate=True)
+def _known(descriptor: Descriptor) -> _Fields:
+    """The keys of a message."""
+    known = {field.name: _Field(field) for field in descriptor.fields}
+    return known | {old: known[new] for old, new in _OLD_NAMES.items() if new in known}
 
 
 def _type(value: Any) -> int:
@@ -104,20 +103,7 @@ def _type(value: Any) -> int:
     return int(value)
 
 
-def _message(table: _Table) -> Callable[[Any], Any]:
-    def convert(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise ValueError("a JSON object is expected here")
-        return _fields(value, table)
-
-    return convert
-
-
-def _list(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda items: [convert(item) for item in items]
-
-
-_TABLE = _table(TraceEvent.DESCRIPTOR)
+_EVENT = _known(TraceEvent.DESCRIPTOR)
 
 
 def read_lines(pieces: Iterable[bytes | Hole]) -> Iterator[Record]:
