@@ -11,6 +11,7 @@ from episub_router.trace.harmless import harmless
 from episub_router.trace.node import NodeTrace
 
 
+@harmless
 class ChannelTrace:
     """The trace of one channel at one participant."""
 
@@ -28,7 +29,6 @@ class ChannelTrace:
         """Count an event that could not be made."""
         self._trace.fail(error)
 
-    @harmless
     def sent(self, message: Message, purpose: fx.Purpose, size: int) -> None:
         """`message`, of `size` bytes on the wire, is to be published."""
         self._tell(
@@ -41,7 +41,6 @@ class ChannelTrace:
             )
         )
 
-    @harmless
     def noticed(self, effect: fx.Effect) -> None:
         """`effect` is carried out; most are nobody's business but the driver's."""
         match effect:
