@@ -5,7 +5,9 @@
 The same bytes go to both: messages of one sender in order, 18,752 bytes of filter and two ids
 of history each, as the package sends them. Both decode, check dependencies, deliver and log;
 ours also commits to its store, which an application reads. The logs are filled first, then the
-next messages are timed, both in CPU time. Ours of all sizes take turns of `WINDOW` messages, and
+next messages are timed, both in CPU time, and both take all of `WINDOW` messages that have come:
+ours commits them in one transaction, as a channel does in each turn of its loop (`alone`: messages
+that come one by one, a transaction each). Ours of all sizes take turns, and
 the median counts: so work that the machine has besides is the same for all. Beyond `--js-up-to`
 there is ours alone: of 200,000 messages the log keeps the newest 100,000 (`log_limit`), and each
 that comes lets another one go.
@@ -17,8 +19,9 @@ import argparse
 import gc
 import json
 import random
-import statistics
 import time
+from collections.abc import Sequence
+from statistics import median
 
 from episub_router.sds.interop import Interop
 from episub_router.sds.protocol import effects as fx
@@ -31,8 +34,6 @@ from tests.sds.js_peer import JsPeer, require
 
 SIZES = (500, 5_000, 50_000, 200_000)
 WINDOW = 250
-_READ_EVERY = 100
-"""Messages between two looks of the application."""
 PARAMS = SdsParams()
 INTEROP = Interop()
 CODEC = INTEROP.codec(PARAMS, lambda: START)
@@ -77,36 +78,42 @@ class Ours:
             wall_offset=START / 1000,
         )
 
-    def receive(self, raw: bytes) -> None:
-        effects = self.participant.receive(ReceivedMessage(CODEC.decode(raw), raw), 1.0)
+    def receive(self, some: Sequence[bytes]) -> None:
+        effects: list[fx.Effect] = []
+        for raw in some:
+            effects += self.participant.receive(ReceivedMessage(CODEC.decode(raw), raw), 1.0)
         self.store.commit("0", [e for e in effects if isinstance(e, fx.Change)])
-        if self.participant.log.added % _READ_EVERY == 0:
-            place = self.participant.log.places()[-1]
-            self.store.set_reader("0", Cursor(place, self.participant.log.added))
+
+    def read(self) -> None:
+        """The application has had all."""
+        log = self.participant.log
+        self.store.set_reader("0", Cursor(log.place(len(log) - 1), log.added))
 
 
-def rates(timed: int) -> dict[int, float]:
-    """Messages a CPU second by what was received before."""
+def rates(timed: int) -> dict[int, tuple[float, float]]:
+    """Messages a CPU second by what was received before, together and one by one."""
     rest: dict[int, list[bytes]] = {}
     ours: dict[int, Ours] = {}
     for size in SIZES:
         messages = made(size, timed)
         ours[size] = Ours()
-        for raw in messages[:size]:
-            ours[size].receive(raw)
+        for start in range(0, size, WINDOW):
+            ours[size].receive(messages[start : start + WINDOW])
         rest[size] = messages[size:]
     gc.collect()
-    found: dict[int, list[float]] = {size: [] for size in SIZES}
-    for start in range(0, timed, WINDOW):
+    found: dict[int, tuple[list[float], list[float]]] = {size: ([], []) for size in SIZES}
+    for start in range(0, timed, 2 * WINDOW):
         for size in SIZES:
-            window = rest[size][start : start + WINDOW]
-            begun = time.process_time()
-            for raw in window:
-                ours[size].receive(raw)
-            found[size].append(len(window) / (time.process_time() - begun))
+            for at, together in zip((start, start + WINDOW), (WINDOW, 1), strict=True):
+                begun = time.process_time()
+                for first in range(at, at + WINDOW, together):
+                    ours[size].receive(rest[size][first : first + together])
+                ours[size].read()
+                took = time.process_time() - begun
+                found[size][together == 1].append(WINDOW / took)
     for size in SIZES:
         assert len(ours[size].participant.log) == min(size + timed, PARAMS.log_limit)
-    return {size: statistics.median(some) for size, some in found.items()}
+    return {size: (median(some), median(single)) for size, (some, single) in found.items()}
 
 
 def time_js(messages: list[bytes], timed: int) -> float:
@@ -130,7 +137,7 @@ def main() -> None:
     require()
     ours = rates(args.timed)
     for size in SIZES:
-        row: dict[str, float] = {"received": size, "ours": ours[size]}
+        row: dict[str, float] = {"received": size, "ours": ours[size][0], "alone": ours[size][1]}
         if size <= args.js_up_to:
             some = made(size, args.js_timed)
             row["js"] = args.js_timed / time_js(some, args.js_timed)

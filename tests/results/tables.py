@@ -547,7 +547,8 @@ TABLES: dict[str, Table] = {
         "out of causal order": "{contradictions}", "seconds": "{seconds}",
     }),
     "sds-vs-js": _plain("sds-vs-js", "{received}", "messages received before", {
-        "messages/s": "{ours}", "@waku/sds 0.0.8, messages/s": "{js}", "ratio": "{ratio}",
+        "messages/s": "{ours}", "one by one, messages/s": "{alone}",
+        "@waku/sds 0.0.8, messages/s": "{js}", "ratio": "{ratio}",
     }),
     "pipeline": _plain("pipeline", "{engine}, {events}", "engine and events", {
         "seconds": "{seconds}", "CPU, s": "{cpu_s}",

@@ -128,7 +128,7 @@ class Participant:
         self.group = Group(params.sync_interval, now)
         self.wants = Wants(me, params, rng, self.peers, self.group)
         self._responses = Responses(me, params)
-        self.sync = SyncTimer(me, params, rng)
+        self.sync = SyncTimer(me, params, rng, self.group)
         self.snapshots = Snapshots()
         self._delivery = CausalDelivery(
             params, self.clock, self.log, self.snapshots.note, self.wants, self.group
@@ -188,7 +188,7 @@ class Participant:
         ]
         self.outgoing.add(new_id, raw, lamport, now)
         effects += self._delivery.evict()
-        self.sync.sent(self.group.count(now), now, content=True)
+        self.sync.sent(now, content=True)
         return new_id, effects
 
     def must_wait(self, now: Time) -> bool:
@@ -294,7 +294,7 @@ class Participant:
             self._want_unknown(message, unmet, received.source, now, effects)
         if current:
             named = [message.message_id, *history]
-            self.sync.note_message(named, sender, self.log.heads, self.group.count(now), now)
+            self.sync.note_message(named, sender, self.log.heads, now)
         return effects
 
     def _receive_ephemeral(self, message: Message) -> list[Effect]:
@@ -336,7 +336,7 @@ class Participant:
         self._dialect.received(new_id)
         if sender != self.me and (received.way is Way.BROADCAST or received.source == sender):
             # Its author waits to hear that somebody has it, also one that hands it out itself.
-            self.sync.received(new_id, sender, self.group.count(now), now)
+            self.sync.received(new_id, sender, now)
         want = self.wants.found(new_id)
         if want is not None:
             effects.append(fx.Found(new_id, now - want.since))
@@ -370,7 +370,7 @@ class Participant:
         effects.append(fx.Discarded(sender, DiscardReason.DUPLICATE))
         if message.message_id in self.log and received.way is Way.BROADCAST:
             # Its author sends it again, and waits to hear that somebody has it.
-            self.sync.received(message.message_id, sender, self.group.count(now), now)
+            self.sync.received(message.message_id, sender, now)
 
     def _review_acks(
         self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]
@@ -586,7 +586,7 @@ class Participant:
         return effects
 
     def _send_sync(self, now: Time) -> list[Effect]:
-        self.sync.sent(self.group.count(now), now)
+        self.sync.sent(now)
         heads, wall = self._heads(), self.clock.wall(now)
         if not heads and not self.wants.overdue:
             return []

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 from episub_router.protocol.types import NEVER, Time
+from episub_router.sds.protocol.group import Group
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.responses import confirming_rank
@@ -41,10 +42,11 @@ class SyncTimer:
     the first to speak silences the others.
     """
 
-    def __init__(self, me: SenderId, params: SdsParams, rng: random.Random) -> None:
+    def __init__(self, me: SenderId, params: SdsParams, rng: random.Random, group: Group) -> None:
         self._me = me
         self._params = params
         self._rng = rng
+        self._group = group
         self.channels = 1
         """Those of our host: with many, intervals get long sooner."""
         self._last: Time = -1e18
@@ -66,24 +68,19 @@ class SyncTimer:
     def start(self, now: Time) -> None:
         """There is something to tell for the first time."""
         if self._interval_at == NEVER:
-            self._restart(1, now)
+            self._restart(now)
 
-    def received(self, message_id: MessageId, author: SenderId, members: int, now: Time) -> None:
+    def received(self, message_id: MessageId, author: SenderId, now: Time) -> None:
         """A message of another member, which may want to see it confirmed."""
         self._idle = 1
-        rank = confirming_rank(self._me, message_id, members) / _CONFIRMING
+        rank = confirming_rank(self._me, message_id, self._group.count(now)) / _CONFIRMING
         self._unconfirmed[message_id] = author
         self._confirms.set(message_id, now + self._params.confirm_delay * (1 + math.log2(1 + rank)))
         if len(self._unconfirmed) > _MAX_NAMED:
             self._confirmed(next(iter(self._unconfirmed)))
 
     def note_message(
-        self,
-        named: Sequence[MessageId],
-        by: SenderId,
-        heads: dict[MessageId, None],
-        members: int,
-        now: Time,
+        self, named: Sequence[MessageId], by: SenderId, heads: dict[MessageId, None], now: Time
     ) -> None:
         """`by` named these ids, as history or as the message itself."""
         self._named.update(dict.fromkeys(named))
@@ -96,9 +93,9 @@ class SyncTimer:
         if len(self._named) > _MAX_NAMED + len(heads):
             self._named = {i: None for i in self._named if i in heads}
         if heads.keys() <= self._named.keys():
-            self._restart(members, now)
+            self._restart(now)
         elif self._lacking_at == NEVER:
-            spread = max(_SOON, min(members, _LARGEST) * _SPREAD)
+            spread = max(_SOON, self._spread(now))
             self._lacking_at = now + _SOON + self._rng.random() * spread
 
     def hasten(self, now: Time) -> None:
@@ -106,7 +103,7 @@ class SyncTimer:
         if self._request_at == NEVER:
             self._request_at = max(now, self._last + _GAP) + self._rng.random() * _GAP
 
-    def sent(self, members: int, now: Time, *, content: bool = False) -> None:
+    def sent(self, now: Time, *, content: bool = False) -> None:
         """We have just named our heads, in a message of whichever kind."""
         if content:
             self._idle = 1
@@ -114,7 +111,7 @@ class SyncTimer:
         self._request_at = NEVER
         self._unconfirmed.clear()
         self._confirms.clear()
-        self._restart(members, now)
+        self._restart(now)
 
     def _stand_in(self, newer: MessageId, older: MessageId) -> None:
         """Its author's next message names `older`: to confirm that one confirms both, as soon."""
@@ -126,10 +123,14 @@ class SyncTimer:
         del self._unconfirmed[message_id]
         self._confirms.cancel(message_id)
 
-    def _restart(self, members: int, now: Time) -> None:
+    def _spread(self, now: Time) -> float:
+        """Seconds, more of them for a larger group."""
+        return min(self._group.count(now), _LARGEST) * _SPREAD
+
+    def _restart(self, now: Time) -> None:
         self._named.clear()
         self._lacking_at = NEVER
         interval = self._params.sync_interval * self._idle
         self._idle = min(_IDLE, 2 * self._idle * (1 + self.channels // _MANY))
-        spread = max(interval / 2, min(members, _LARGEST) * _SPREAD)
+        spread = max(interval / 2, self._spread(now))
         self._interval_at = now + interval + self._rng.random() * spread

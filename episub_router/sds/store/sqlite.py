@@ -144,15 +144,16 @@ class SqliteStore:
 
     def commit(self, channel_id: str, changes: Sequence[fx.Change]) -> None:
         """Apply all changes or, if the process dies, none."""
-        now = time.time()
         kinds = {type(change) for change in changes}
         try:
             with self._transaction() as db:
                 for change in changes:
-                    if not isinstance(change, fx.Evicted):
-                        self._apply(db, channel_id, change, now)
-                    elif self.retention is None:
-                        self._evict(db, channel_id, change)
+                    self._apply(db, channel_id, change)
+                self._add(db, channel_id, [c for c in changes if isinstance(c, fx.Logged)])
+                if self.retention is None:
+                    for change in changes:
+                        if isinstance(change, fx.Evicted):
+                            self._evict(db, channel_id, change)
                 if fx.ClockSet in kinds:
                     clock = max(c.value for c in changes if isinstance(c, fx.ClockSet))
                     _note(db, channel_id, "clock", low=clock - SIGN)
@@ -165,36 +166,37 @@ class SqliteStore:
             self._counts.pop(channel_id, None)
             raise
 
-    def _apply(self, db: sqlite3.Connection, channel: str, change: fx.Change, now: float) -> None:
+    def _add(self, db: sqlite3.Connection, channel: str, logged: Sequence[fx.Logged]) -> None:
+        """Messages enter the log, and what was noted of their absence goes. One that the reader had
+        before its row was damaged keeps the number of its arrival."""
+        now, rows = time.time(), []
+        for each in logged:
+            entry, segment = each.entry, each.segment
+            row = (
+                channel,
+                entry.lamport - SIGN,
+                each.message_id,
+                entry.sender_id,
+                each.raw,
+                each.origin,
+                json.dumps(each.missing) if each.missing else "[]",
+            )
+            more = (segment.of, segment.index) if segment else (None, None)
+            rows.append((*row, _message_sum(row), now, *more))
+        damaged = "FROM note WHERE channel = ?1 AND kind = 'damaged' AND"
+        inserted = db.executemany(
+            f"INSERT OR IGNORE INTO message ({_READ}, received_at, segment, part, n) VALUES (?1, "
+            f"?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, (SELECT low {damaged} name = ?3 AND "
+            "?2 < high))",
+            rows,
+        )
+        self._counted(channel, inserted.rowcount)
+        names = [(channel, each.message_id) for each in logged]
+        db.executemany(f"DELETE {damaged} low = (SELECT low {damaged} name = ?2)", names)
+        db.executemany("DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?", names)
+
+    def _apply(self, db: sqlite3.Connection, channel: str, change: fx.Change) -> None:
         match change:
-            case fx.Logged(message_id=message_id, entry=entry):
-                row = (
-                    channel,
-                    entry.lamport - SIGN,
-                    message_id,
-                    entry.sender_id,
-                    change.raw,
-                    change.origin,
-                    json.dumps(change.missing),
-                )
-                segment = change.segment
-                inserted = db.execute(
-                    f"INSERT OR IGNORE INTO message (n, {_READ}, received_at, segment, part) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        _repaired(db, channel, row[1], message_id),
-                        *row,
-                        _message_sum(row),
-                        now,
-                        segment.of if segment else None,
-                        segment.index if segment else None,
-                    ),
-                )
-                self._counted(channel, inserted.rowcount)
-                db.execute(
-                    "DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?",
-                    (channel, message_id),
-                )
             case fx.Tombstone(message_id=message_id, lost=lost):
                 _note(db, channel, "lost" if lost else "passed", message_id)
             case fx.JoinedAt(since=since):
@@ -566,19 +568,6 @@ def _noted(
 def _raise_place(db: sqlite3.Connection, channel: str, name: str, place: Key) -> None:
     if place > (_place(_noted(db, channel, name)) or (-1, "")):
         _note(db, channel, name, low=place[0] - SIGN, text=place[1])
-
-
-def _repaired(
-    db: sqlite3.Connection, channel: str, lamport: int, message_id: MessageId
-) -> int | None:
-    """The number with which a message arrived whose row was damaged since; None where the reader
-    hasn't had it, so that it arrives now."""
-    noted = "FROM note WHERE channel = ? AND kind = 'damaged'"
-    found = db.execute(f"SELECT low, high {noted} AND name = ?", (channel, message_id)).fetchone()
-    if found is None:
-        return None
-    db.execute(f"DELETE {noted} AND low = ?", (channel, found[0]))
-    return int(found[0]) if lamport < found[1] else None
 
 
 def _trim(db: sqlite3.Connection, channel: str, kind: str, limit: int) -> list[int]:
