@@ -418,7 +418,7 @@ class Group:
         member = self.members[asker]
         if member.participant is None or member.life != life:
             return
-        self._carry_out(member, answered(member.participant, ask, response, self._accept, self.now))
+        self._carry_out(member, answered(ask, response, self._accept, member.participant, self.now))
 
     def _accept(self, item: StoredMessage, peer: str) -> ReceivedMessage:
         message = self._authored(self.codec.decode(item.raw), peer)

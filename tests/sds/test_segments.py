@@ -190,7 +190,7 @@ async def test_what_a_page_of_segments_costs_grows_with_their_number(
         return []
 
     contents = Contents(
-        codec=CODEC, params=SMALL, topic=TOPIC, channel_id="0", cipher=None, of_store=of_store
+        codec=CODEC, params=SMALL, place=(TOPIC, "0"), cipher=None, of_store=of_store
     )
     wholes = [b"content %d" % n for n in range(100)]
     rows = [

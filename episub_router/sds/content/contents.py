@@ -46,7 +46,7 @@ class UnreadableError(Exception):
 
 
 class Contents:
-    """Of one channel of one topic. `of_store` calls methods of its store.
+    """Of the topic and channel of a `place`. `of_store` calls methods of its store.
 
     What is larger than a message goes in segments (LIP-243), of which the one that came last stands
     for the whole. They are sent one after another, so that clocks and indexes grow together: a
@@ -58,14 +58,13 @@ class Contents:
         codec: Codec,
         params: SdsParams,
         *,
-        topic: str,
-        channel_id: str,
+        place: tuple[str, str],
         cipher: ContentCipher | None,
         of_store: Callable[..., Awaitable[list[Any]]],
     ) -> None:
         self._codec = codec
         self._params = params
-        self._place = (topic, channel_id)
+        self._place = place
         self._cipher = cipher
         self._of_store = of_store
 

@@ -18,7 +18,7 @@ from episub_router.sds.net.limiter import HostPace
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import Key, StoredMessage
-from episub_router.sds.protocol.message import MessageId, ReceivedMessage, Way
+from episub_router.sds.protocol.message import ReceivedMessage, Way
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store.values import StoreFullError
 from episub_router.sds.wire.exchange import Request, Response
@@ -67,14 +67,13 @@ class Asker:
             return
         try:
             await self._channel.check_room()
+            act = self._channel.act
             if isinstance(effect, fx.AskRange) and not effect.ids_only:
                 while len(response.items) > _AT_ONCE:
-                    part, rest = response.items[:_AT_ONCE], response.items[_AT_ONCE:]
-                    response = replace(response, items=rest)
-                    await self._channel.act(partial(page_comes, effect, part, self._served))
-            await self._channel.act(
-                lambda participant, now: answered(participant, effect, response, self._served, now)
-            )
+                    part = replace(response, items=response.items[:_AT_ONCE])
+                    response = replace(response, items=response.items[_AT_ONCE:])
+                    await act(partial(answered, effect, part, self._served, more=True))
+            await act(partial(answered, effect, response, self._served))
         except StoreFullError:
             self._channel.counts["store-full"] += 1  # it is asked for again
 
@@ -143,69 +142,41 @@ class Asker:
 
 
 def answered(
-    participant: Participant, effect: fx.Ask, response: Response, accept: Accept, now: float
+    effect: fx.Ask,
+    response: Response,
+    accept: Accept,
+    participant: Participant,
+    now: float,
+    *,
+    more: bool = False,
 ) -> list[Effect]:
-    """What follows from an answer. `accept` says which of its messages are what they should be."""
-    pulled = _accepted(effect, response.items, accept)
+    """What follows from an answer. `accept` says which of its messages are what they should be.
+    `more`: it is the first part of a page, of which more is there."""
+    items, keys = response.items, tuple[Key, ...]()
+    if isinstance(effect, fx.AskRange) and effect.ids_only:
+        items, keys = (), tuple(item.key for item in items)
+    pulled = [r for item in items if (r := accept(item, effect.peer)) is not None]
     if isinstance(effect, fx.AskSnapshot):
         signed = [r.message for r in pulled if r.way is Way.PULLED]
         part, size = response.state, response.state_size
         return participant.snapshot_answered(effect, signed, part, size, now)
-    effects: list[Effect] = []
-    for received in pulled:
-        effects += participant.receive(received, now)
+    if isinstance(effect, fx.AskIds):
+        pulled = [r for r in pulled if r.message.message_id in effect.ids]
+    elif more:
+        participant.page_comes(effect.peer, now)
+    effects = [e for received in pulled for e in participant.receive(received, now)]
     match effect:
         case fx.AskIds(peer=peer, ids=ids):
             had = {r.message.message_id for r in pulled if r.way is not Way.UNPROVEN}
-            return effects + _ids_answered(participant, peer, ids, had, response, now)
-        case fx.AskCompare(peer=peer):
-            if response.comparison is None:
-                return effects + participant.failed(effect, now)
-            return effects + participant.compared(peer, response.comparison, now)
-        case fx.AskRange(peer=peer, ids_only=ids_only):
-            keys = tuple(i.key for i in response.items) if ids_only else ()
-            return effects + participant.range_answered(peer, keys, response.next, now)
-
-
-def page_comes(
-    effect: fx.AskRange,
-    items: Sequence[StoredMessage],
-    accept: Accept,
-    participant: Participant,
-    now: float,
-) -> list[Effect]:
-    """The first messages of a page, of which `answered` is to say the rest."""
-    participant.page_comes(effect.peer, now)
-    effects: list[Effect] = []
-    for received in _accepted(effect, items, accept):
-        effects += participant.receive(received, now)
-    return effects
-
-
-def _accepted(
-    effect: fx.Ask, items: Sequence[StoredMessage], accept: Accept
-) -> list[ReceivedMessage]:
-    """Those of the messages that are what was asked for."""
-    if isinstance(effect, fx.AskRange) and effect.ids_only:
-        return []
-    found = [r for item in items if (r := accept(item, effect.peer)) is not None]
-    if isinstance(effect, fx.AskIds):
-        return [r for r in found if r.message.message_id in effect.ids]
-    return found
-
-
-def _ids_answered(
-    participant: Participant,
-    peer: str,
-    ids: tuple[MessageId, ...],
-    had: set[MessageId],
-    response: Response,
-    now: float,
-) -> list[Effect]:
-    unknown = tuple(i for i in ids if i in frozenset(response.unknown_ids))
-    effects = participant.ids_answered(peer, unknown, response.gone, now)
-    had = had.union(unknown)
-    rest = tuple(i for i in ids if i not in had)
-    if rest and had:
-        effects.append(fx.AskIds(peer, rest))  # the page was full
+            had.update(unknown := [i for i in ids if i in frozenset(response.unknown_ids)])
+            effects += participant.ids_answered(peer, tuple(unknown), response.gone, now)
+            rest = tuple(i for i in ids if i not in had)
+            if rest and had:
+                effects.append(fx.AskIds(peer, rest))  # the page was full
+        case fx.AskCompare(peer=peer) if response.comparison is not None:
+            effects += participant.compared(peer, response.comparison, now)
+        case fx.AskCompare():
+            effects += participant.failed(effect, now)
+        case fx.AskRange(peer=peer) if not more:
+            effects += participant.range_answered(peer, keys, response.next, now)
     return effects

@@ -99,10 +99,10 @@ class SdsChannel(Entered):
                 "bind_sender needs a pubsub that signs and the host's peer id as sender_id"
             )
         self._driver = ChannelDriver(
-            pubsub,
-            topic,
-            channel_id,
-            sender_id,
+            pubsub=pubsub,
+            topic_name=topic,
+            channel_id=channel_id,
+            sender_id=sender_id,
             store=MemoryStore() if store is None else store,
             params=params,
             interop=interop,
@@ -346,7 +346,7 @@ class SdsChannel(Entered):
         Open the copy in place of the file, never beside it. Raises StoreError for a store that has
         no file.
         """
-        await self._driver.access.run(lambda: self._driver.access.store.backup(path))
+        await self._driver.access.run(lambda: self._driver.store.backup(path))
 
     @property
     def stats(self) -> Counter[str]:

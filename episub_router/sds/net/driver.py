@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import trio
@@ -56,67 +57,58 @@ _FULL_PAUSE = 1.0
 ChannelEvent = fx.Notice | Rejected | Damaged | ContentUnreadable
 
 
+@dataclass(eq=False, kw_only=True)
 class ChannelDriver:
     """One channel of one topic. All calls of the participant happen under one lock."""
 
-    def __init__(
-        self,
-        pubsub: Pubsub,
-        topic_name: str,
-        channel_id: str,
-        sender_id: str,
-        *,
-        store: SqliteStore,
-        params: SdsParams,
-        interop: Interop | None,
-        bind_sender: bool,
-        cipher: ContentCipher | None = None,
-        join_last: int | None = None,
-        join_snapshot: int | None = None,
-        authorize: Authorizer | None = None,
-        rate: RateLimit | None = None,
-    ) -> None:
-        self.pubsub = pubsub
-        self.topic_name = topic_name
-        self.channel_id = channel_id
-        self.listens_to = channel_id
-        self.store_key = store_key(topic_name, channel_id)
-        self.sender_id = sender_id
-        self.params = params
-        self.access = access_of(store)
-        self.codec = interop.codec(params, wall) if interop else Codec(params)
-        self.authorize = authorize
+    pubsub: Pubsub
+    topic_name: str
+    channel_id: str
+    sender_id: str
+    store: SqliteStore
+    params: SdsParams
+    interop: Interop | None
+    bind_sender: bool
+    cipher: ContentCipher | None = None
+    join_last: int | None = None
+    join_snapshot: int | None = None
+    authorize: Authorizer | None = None
+    rate: RateLimit | None = None
+
+    def __post_init__(self) -> None:
+        self.listens_to = self.channel_id
+        self.store_key = store_key(self.topic_name, self.channel_id)
+        self.access = access_of(self.store)
+        self.codec = self.interop.codec(self.params, wall) if self.interop else Codec(self.params)
         self.counts: Counter[str] = Counter()
         self.ephemeral: deque[Message] = deque(maxlen=_EPHEMERAL)
         self._changed = trio.Event()
         self.participant: Participant
         self.nursery: trio.Nursery
-        self._interop = interop
-        self._bind_sender = bind_sender
         self._topic: SharedTopic | None = None
         self._lock = trio.Lock()
         self._inbox: deque[rpc_pb2.Message] = deque()
         self._wake = trio.Event()
-        self.outbox = PublishQueue(pubsub, topic_name, self.counts, self._published, rate)
+        self.outbox = PublishQueue(
+            self.pubsub, self.topic_name, self.counts, self._published, self.rate
+        )
         self.peers: dict[ID, None] = {}
         self._full = False
         """Whether the store had no room at the last commit."""
         self.events: EventFeed[ChannelEvent] = EventFeed(self.counts)
         self.tell = self.events.tell
-        self.intake = Intake(topic_name, self.codec, bind_sender=bind_sender)
-        self._join_last = join_last
-        self._join_snapshot = join_snapshot
-        self.asker = Asker(pubsub.host, self)
+        self.intake = Intake(self.topic_name, self.codec, bind_sender=self.bind_sender)
+        self.asker = Asker(self.pubsub.host, self)
         self.contents = Contents(
             self.codec,
-            params,
-            topic=topic_name,
-            channel_id=channel_id,
-            cipher=cipher,
+            self.params,
+            place=(self.topic_name, self.channel_id),
+            cipher=self.cipher,
             of_store=self.of_store,
         )
-        trace = getattr(pubsub, "trace", None)
-        self._trace = trace and ChannelTrace(trace, topic_name, channel_id, sender_id)
+        trace = getattr(self.pubsub, "trace", None)
+        where = self.topic_name, self.channel_id, self.sender_id
+        self._trace = trace and ChannelTrace(trace, *where)
 
     async def start(self, nursery: trio.Nursery) -> None:
         """Load the state, join the topic, and work in `nursery` until it is cancelled."""
@@ -133,23 +125,23 @@ class ChannelDriver:
 
     async def _load(self) -> None:
         """The participant as its store has it, which is how the network knows it."""
-        now, store = trio.current_time(), self.access.store
+        now = trio.current_time()
 
         def load() -> tuple[Participant, Restored | None]:
-            saved = store.load(self.store_key, self.sender_id, self.params.log_limit)
+            saved = self.store.load(self.store_key, self.sender_id, self.params.log_limit)
             return Participant(
                 self.sender_id,
                 self.channel_id,
                 self.params,
                 codec=self.codec,
-                prove=self.outbox.prove if self._bind_sender else lambda raw: b"",
-                dialect=self._interop.dialect() if self._interop else None,
+                prove=self.outbox.prove if self.bind_sender else lambda raw: b"",
+                dialect=self.interop.dialect() if self.interop else None,
                 rng=random.Random(),
                 now=now,
                 wall_offset=time.time() - now,
                 restored=saved,
-                join_last=self._join_last,
-                join_snapshot=self._join_snapshot,
+                join_last=self.join_last,
+                join_snapshot=self.join_snapshot,
                 opened=lambda state: self.contents.opened(state, ""),
             ), saved
 
@@ -180,8 +172,7 @@ class ChannelDriver:
         self, call: Callable[Concatenate[SqliteStore, str, P], T], *args: P.args, **named: P.kwargs
     ) -> T:
         """What a method of the store says of this channel."""
-        store, key = self.access.store, self.store_key
-        return await self.access.run(lambda: call(store, key, *args, **named))
+        return await self.access.run(lambda: call(self.store, self.store_key, *args, **named))
 
     # Sending
 
@@ -343,8 +334,7 @@ class ChannelDriver:
         """Raises StoreFullError where the store was full and still is: to go back to what is stored
         takes as long as opening it, and is not done for each attempt."""
         if self._full:
-            store = self.access.store
-            await self.access.run(lambda: store.check_room(2 * self.params.max_message))
+            await self.access.run(lambda: self.store.check_room(2 * self.params.max_message))
             self._full = False
 
     async def _go_back(self) -> None:

@@ -136,10 +136,10 @@ class StoreNode(Entered):
 
     def _open(self, topic: str, channel_id: str) -> ChannelDriver:
         driver = self._drivers[topic, channel_id] = ChannelDriver(
-            self._pubsub,
-            topic,
-            channel_id,
-            self._pubsub.my_id.to_base58(),
+            pubsub=self._pubsub,
+            topic_name=topic,
+            channel_id=channel_id,
+            sender_id=self._pubsub.my_id.to_base58(),
             store=self._store,
             params=self._params,
             interop=self._interop,

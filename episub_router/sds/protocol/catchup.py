@@ -272,25 +272,23 @@ class Catchup:
         return self._go_on(now)
 
     def _start(self, peer: PeerRef, now: Time) -> list[Effect]:
-        job = _Job(peer, now, now + _TURN, self._log.added)
-        self._job = job
+        job = self._job = _Job(peer, now, now + _TURN, self._log.added)
         if self._joining.pending and self._joining.signers is not None:
-            return [self._ask_snapshot(job, AskSnapshot(peer, self._joining.signers), now)]
+            return self._asking(job, AskSnapshot(peer, self._joining.signers), now)
         if self._joining.pending:
-            return [self._ask_newest(job, None, now)]
+            return self._ask_newest(job, None, now)
         job.compare = [RangeHash(self._log.floor, None, 0, b"")]
         return self._ask(job, now)
 
-    def _ask_newest(self, job: _Job, until: Key | None, now: Time) -> AskRange:
+    def _ask_newest(self, job: _Job, until: Key | None, now: Time) -> list[Effect]:
         limit = min(max(1, self._joining.last or 0), self._params.page_items)
-        asked = AskRange(job.peer, limit, None, until, ids_only=True, newest_first=True)
-        job.asked, job.asked_at = asked, now
-        job.deadline = now + _PATIENCE * self._params.pull_timeout
-        return asked
+        ask = AskRange(job.peer, limit, None, until, ids_only=True, newest_first=True)
+        return self._asking(job, ask, now)
 
-    def _ask_snapshot(self, job: _Job, ask: AskSnapshot, now: Time) -> AskSnapshot:
-        job.asked, job.deadline = ask, now + _PATIENCE * self._params.pull_timeout
-        return ask
+    def _asking(self, job: _Job, ask: Ask, now: Time) -> list[Effect]:
+        job.asked, job.asked_at, job.came_at = ask, now, None
+        job.deadline = now + _PATIENCE * self._params.pull_timeout
+        return [ask]
 
     def snapshot_answered(
         self, ask: AskSnapshot, until: int | None, rest: AskSnapshot | None, now: Time
@@ -301,7 +299,7 @@ class Catchup:
         if job is None or job.asked is not ask:
             return []
         if rest is not None:
-            return [self._ask_snapshot(job, rest, now)]
+            return self._asking(job, rest, now)
         self._end(now, again=False)
         if not self._joining.pending:
             return self._start(ask.peer, now)
@@ -320,7 +318,7 @@ class Catchup:
         had = len(job.newest)
         job.newest += [key for key in ids if not job.newest or key < job.newest[-1]]
         if more is not None and had < len(job.newest) < (self._joining.last or 0):
-            return [self._ask_newest(job, more, now)]
+            return self._ask_newest(job, more, now)
         self._peers.answered(job.peer)
         self._joining.hear(job.peer, job.newest, now)
         if self._joining.said and self._decide_at == NEVER:
@@ -352,7 +350,6 @@ class Catchup:
         return self._ask(job, now)
 
     def _ask(self, job: _Job, now: Time) -> list[Effect]:
-        job.deadline = now + _PATIENCE * self._params.pull_timeout
         job.rounds += 1
         if job.compare and job.rounds <= _ROUNDS:
             salt = self._rng.randbytes(SALT_SIZE)
@@ -361,17 +358,13 @@ class Catchup:
                 for r in sorted(job.compare, key=lambda r: r.after or _FIRST)[:MAX_RANGES]
             )
             job.compare = []
-            job.asked = AskCompare(job.peer, salt, ranges)
-        elif job.fetch:
+            return self._asking(job, AskCompare(job.peer, salt, ranges), now)
+        if job.fetch:
             span = job.fetch.pop()
             most = _IDS_PAGE if span.ids_only else self._params.page_items
-            limit = min(self._page, most)
-            job.asked = AskRange(job.peer, limit, *span)
-            job.asked_at, job.came_at = now, None
-        else:
-            self._end(now, again=False)
-            return []
-        return [job.asked]
+            return self._asking(job, AskRange(job.peer, min(self._page, most), *span), now)
+        self._end(now, again=False)
+        return []
 
     def _measure(self, took: float) -> None:
         """The next pages are shorter or longer than one that took so many seconds."""
