@@ -40,11 +40,7 @@ _JOIN_DELAY = 1.0
 """Seconds over which the questions after a peer appears are spread, and twice of which a newcomer
 waits for the answers of others (chosen)."""
 _TURN = 30.0
-"""Seconds after which a peer that brings little is left for another (chosen)."""
-_SLOWEST = 10.0
-"""Messages per second that a peer must bring for its turn to go on, if others are there."""
-_TURNS = 4
-"""Turns after which a peer is left for another whatever it brings: it may bring its own."""
+"""Seconds after which a peer is left for another: it may be slow, or bring its own (chosen)."""
 _PATIENCE = 6
 """How much longer than a request may take a job waits for it: it may have to queue (chosen)."""
 _IDLE_FACTOR = 8
@@ -75,20 +71,18 @@ class _Span(NamedTuple):
 @dataclass(slots=True)
 class _Job:
     """One comparison under way, with the ranges that are still to compare, and those to fetch,
-    oldest last. `had` is how much we had taken in when the turn began. `newest` are places of the
-    peer's newest messages, where it is asked for those first."""
+    oldest last. `newest` are places of the peer's newest messages, where it is asked for those
+    first."""
 
     peer: PeerRef
     deadline: Time
     turn_ends: Time
-    had: int
     compare: list[RangeHash] = field(default_factory=list)
     fetch: list[_Span] = field(default_factory=list)
     asked: Ask | None = None
     asked_at: Time = 0.0
     came_at: Time | None = None
     rounds: int = 0
-    turns: int = 0
     found: bool = False
     newest: list[Key] = field(default_factory=list)
 
@@ -96,8 +90,8 @@ class _Job:
 class Catchup:
     """At most one comparison at a time, so that two peers don't send us the same.
 
-    A peer has its turn as long as it brings something: one that answers slowly is left for
-    another, which goes on where it was, since what has come is no difference any more.
+    Each peer has its turn, and another goes on where it was, since what has come is no difference
+    any more.
     """
 
     def __init__(
@@ -272,7 +266,7 @@ class Catchup:
         return self._go_on(now)
 
     def _start(self, peer: PeerRef, now: Time) -> list[Effect]:
-        job = self._job = _Job(peer, now, now + _TURN, self._log.added)
+        job = self._job = _Job(peer, now, now + _TURN)
         if self._joining.pending and self._joining.signers is not None:
             return self._asking(job, AskSnapshot(peer, self._joining.signers), now)
         if self._joining.pending:
@@ -333,15 +327,10 @@ class Catchup:
         if job is None:
             return []
         self._peers.answered(job.peer)
-        if now >= job.turn_ends:
-            enough = _SLOWEST * _TURN
-            job.turns += 1
-            over = self._log.added - job.had < enough or job.turns >= _TURNS
-            if over and self._peers.others(job.peer, now):
-                self._peers.failed(job.peer, now)
-                self._end(now, again=True)
-                return []
-            job.turn_ends, job.had = now + _TURN, self._log.added
+        if now >= job.turn_ends and self._peers.others(job.peer, now):
+            self._peers.failed(job.peer, now)
+            self._end(now, again=True)
+            return []
         if not job.compare and not job.fetch:
             # While nothing is new, the next comparisons get rarer.
             self._rest(quiet=not job.found and self._log.added == self._seen)

@@ -336,7 +336,7 @@ class Participant:
         self._dialect.received(new_id)
         if sender != self.me and (received.way is Way.BROADCAST or received.source == sender):
             # Its author waits to hear that somebody has it, also one that hands it out itself.
-            self.sync.received(new_id, sender, now)
+            self.sync.received(message.key, sender, now)
         want = self.wants.found(new_id)
         if want is not None:
             effects.append(fx.Found(new_id, now - want.since))
@@ -370,7 +370,7 @@ class Participant:
         effects.append(fx.Discarded(sender, DiscardReason.DUPLICATE))
         if message.message_id in self.log and received.way is Way.BROADCAST:
             # Its author sends it again, and waits to hear that somebody has it.
-            self.sync.received(message.message_id, sender, now)
+            self.sync.received(message.key, sender, now)
 
     def _review_acks(
         self, message: Message, history: list[MessageId], now: Time, effects: list[Effect]

@@ -7,11 +7,12 @@ import random
 from collections.abc import Sequence
 
 from episub_router.protocol.types import NEVER, Time
+from episub_router.sds.protocol.entry import Key
 from episub_router.sds.protocol.group import Group
 from episub_router.sds.protocol.message import MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.responses import confirming_rank
-from episub_router.util.timers import TimerMap
+from episub_router.util.bounded import put_last
 
 _MAX_NAMED = 1024
 _CONFIRMING = 3
@@ -29,7 +30,8 @@ _GAP = 1.0
 _SPREAD = 0.1
 """Seconds per member, so that one of a large group speaks first (chosen)."""
 _LARGEST = 256
-"""Members beyond which waits don't grow: others may have been made up (chosen)."""
+"""Members beyond which waits don't grow, and authors that wait for us: others may have been made up
+(chosen)."""
 
 
 class SyncTimer:
@@ -58,11 +60,11 @@ class SyncTimer:
         self._interval_at: Time = NEVER
         self._lacking_at: Time = NEVER
         self._request_at: Time = NEVER
-        self._unconfirmed: dict[MessageId, SenderId] = {}
-        self._confirms: TimerMap[MessageId] = TimerMap()
+        self._unconfirmed: dict[SenderId, tuple[Time, Key]] = {}
+        """By author, when we confirm, and the newest message: that confirms those before it."""
 
     def next(self) -> Time:
-        confirm_at = self._confirms.deadline
+        confirm_at = min((at for at, _ in self._unconfirmed.values()), default=NEVER)
         return min(self._interval_at, self._lacking_at, self._request_at, confirm_at)
 
     def start(self, now: Time) -> None:
@@ -70,26 +72,23 @@ class SyncTimer:
         if self._interval_at == NEVER:
             self._restart(now)
 
-    def received(self, message_id: MessageId, author: SenderId, now: Time) -> None:
+    def received(self, key: Key, author: SenderId, now: Time) -> None:
         """A message of another member, which may want to see it confirmed."""
         self._idle = 1
-        rank = confirming_rank(self._me, message_id, self._group.count(now)) / _CONFIRMING
-        self._unconfirmed[message_id] = author
-        self._confirms.set(message_id, now + self._params.confirm_delay * (1 + math.log2(1 + rank)))
-        if len(self._unconfirmed) > _MAX_NAMED:
-            self._confirmed(next(iter(self._unconfirmed)))
+        rank = confirming_rank(self._me, key[1], self._group.count(now)) / _CONFIRMING
+        at = now + self._params.confirm_delay * (1 + math.log2(1 + rank))
+        sooner, newest = self._unconfirmed.get(author, (at, key))
+        put_last(self._unconfirmed, author, (min(at, sooner), max(key, newest)), _LARGEST)
 
     def note_message(
         self, named: Sequence[MessageId], by: SenderId, heads: dict[MessageId, None], now: Time
     ) -> None:
         """`by` named these ids, as history or as the message itself."""
         self._named.update(dict.fromkeys(named))
-        if self._unconfirmed:
-            for message_id in named:
-                if self._unconfirmed.get(message_id, by) != by:
-                    self._confirmed(message_id)
-                elif message_id != named[0]:
-                    self._stand_in(named[0], message_id)
+        confirmed = set(named)
+        for author, (_, (_, newest)) in list(self._unconfirmed.items()):
+            if newest in confirmed and author != by:
+                del self._unconfirmed[author]
         if len(self._named) > _MAX_NAMED + len(heads):
             self._named = {i: None for i in self._named if i in heads}
         if heads.keys() <= self._named.keys():
@@ -110,18 +109,7 @@ class SyncTimer:
         self._last = now
         self._request_at = NEVER
         self._unconfirmed.clear()
-        self._confirms.clear()
         self._restart(now)
-
-    def _stand_in(self, newer: MessageId, older: MessageId) -> None:
-        """Its author's next message names `older`: to confirm that one confirms both, as soon."""
-        if older in self._unconfirmed and newer in self._unconfirmed:
-            self._confirms.set_earliest(newer, self._confirms.get(older))
-            self._confirmed(older)
-
-    def _confirmed(self, message_id: MessageId) -> None:
-        del self._unconfirmed[message_id]
-        self._confirms.cancel(message_id)
 
     def _spread(self, now: Time) -> float:
         """Seconds, more of them for a larger group."""
