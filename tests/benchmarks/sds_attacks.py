@@ -192,7 +192,8 @@ class Served:
             )
             raw, message_id = codec.encode(draft)
             entry = LogEntry(clock, "me", clock, len(raw))
-            self.access.store.commit(CHANNEL, [fx.Logged(message_id, entry, raw, _PROOF, ())])
+            logged = fx.Logged(replace(draft, message_id=message_id), entry, raw, _PROOF)
+            self.access.store.commit(CHANNEL, [logged])
             self.participant.log.add(message_id, entry, (), head=True)
 
     def ranges(self, count: int) -> tuple[RangeHash, ...]:

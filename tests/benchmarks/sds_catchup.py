@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 
 import trio
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
@@ -111,7 +112,8 @@ async def with_snapshot(count: int) -> None:
 def said(codec: Codec, sender: str, clock: int) -> fx.Logged:
     message = Message(channel_id="0", sender_id=sender, lamport=clock, content=b"%d" % clock)
     raw, message_id = codec.encode(message)
-    return fx.Logged(message_id, LogEntry(clock, sender, clock), raw, b"", ())
+    message = replace(message, message_id=message_id)
+    return fx.Logged(message, LogEntry(clock, sender, clock), raw, b"")
 
 
 def main() -> None:

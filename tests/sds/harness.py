@@ -161,7 +161,7 @@ class Group:
         self.sent_at[message_id] = self.now
         for effect in effects:
             if isinstance(effect, fx.Logged):
-                self.history[message_id] = tuple(self.codec.decode(effect.raw).history_ids)
+                self.history[message_id] = tuple(effect.message.history_ids)
         clock = member.participant.log.key(message_id)[0]
         self.truth.sent(name, message_id, clock)
         self._carry_out(member, effects)
@@ -301,7 +301,7 @@ class Group:
             member.store.commit(CHANNEL, changes)
         if doomed:
             # The application reads what was delivered from the store, after the restart.
-            effects = [e for e in effects if isinstance(e, fx.DeliverContent)]
+            effects = [e for e in effects if isinstance(e, fx.Logged)]
         for effect in effects:
             match effect:
                 case fx.BroadcastBytes(raw=raw, purpose=purpose):
@@ -309,7 +309,7 @@ class Group:
                 case fx.Rebroadcast(message_id=message_id):
                     for stored in member.store.get(CHANNEL, [message_id]):
                         self._publish(member.name, stored.raw, "repair")
-                case fx.DeliverContent(message=message):
+                case fx.Logged(message=message) if message.message_id not in member.sent:
                     self._delivered(member, message)
                 case fx.AskIds() | fx.AskCompare() | fx.AskRange() | fx.AskSnapshot():
                     self._ask(member.name, effect)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.entry import LogEntry
+from episub_router.sds.protocol.message import Message, Segment
 from episub_router.sds.store.sqlite import SqliteStore
 
 
@@ -15,9 +16,10 @@ def logged(
     *,
     missing: tuple[str, ...] = (),
     raw: bytes | None = None,
+    segment: Segment | None = None,
 ) -> fx.Logged:
     return fx.Logged(
-        message_id,
+        Message(message_id=message_id, channel_id="c", segment=segment),
         LogEntry(lamport, "alice", 0),
         raw if raw is not None else message_id.encode(),
         b"o",

@@ -17,8 +17,8 @@ from tests.sds.one import WALL, One, made, of
 
 def still_works(one: One) -> None:
     """An honest pair of messages is delivered, the second before the first arrives."""
-    assert not of(one.hear("honest child", "honest", sender_id="honest"), fx.DeliverContent)
-    delivered = of(one.hear("honest", sender_id="honest"), fx.DeliverContent)
+    assert not of(one.hear("honest child", "honest", sender_id="honest"), fx.Logged)
+    delivered = of(one.hear("honest", sender_id="honest"), fx.Logged)
     assert [d.message.message_id for d in delivered] == ["honest", "honest child"]
 
 
@@ -90,7 +90,7 @@ def test_a_history_that_names_one_id_twice_is_no_harm() -> None:
     one = One()
     one.hear("a")
     one.hear("b", "a", "a", "gone", "gone")
-    assert len(of(one.hear("gone"), fx.DeliverContent)) == 2
+    assert len(of(one.hear("gone"), fx.Logged)) == 2
 
 
 def test_far_future_clocks_displace_nothing() -> None:
@@ -140,9 +140,7 @@ def test_the_log_is_bounded_and_what_left_it_counts_as_known() -> None:
     assert one.log == [f"m{n}" for n in range(20, 30)]
     assert one.drops(one.hear("m3", lamport=WALL + 3)) == [DiscardReason.TOO_OLD]
     effects = one.hear("child", "m3", lamport=WALL + 50)
-    assert [(d.message.message_id, d.missing) for d in of(effects, fx.DeliverContent)] == [
-        ("child", ())
-    ]
+    assert [(d.message.message_id, d.missing) for d in of(effects, fx.Logged)] == [("child", ())]
 
 
 def test_what_was_written_offline_is_taken_though_the_log_has_gone_on() -> None:
@@ -151,7 +149,7 @@ def test_what_was_written_offline_is_taken_though_the_log_has_gone_on() -> None:
     for n in range(30):
         one.hear(f"m{n}", lamport=WALL + 100 + n)
     effects = one.hear("offline", sender_id="away", lamport=WALL + 50)
-    assert [d.message.message_id for d in of(effects, fx.DeliverContent)] == ["offline"]
+    assert [d.message.message_id for d in of(effects, fx.Logged)] == ["offline"]
     for n in range(30):
         one.hear(f"a{n}", sender_id="away", lamport=WALL + 200 + n)
     for message_id, clock in (("offline", 50), ("before", 0)):  # they have left the log
@@ -237,7 +235,7 @@ def test_any_sequence_of_messages_keeps_the_promises(
         one.take(message, way)  # type: ignore[arg-type]
         one.send(b"between")
         one.wait(pause)
-    delivered = [d.message.message_id for d in of(one.seen, fx.DeliverContent)]
+    delivered = [d.message.message_id for d in of(one.seen, fx.Logged)]
     assert len(delivered) == len(set(delivered))
     places = one.participant.log.places()
     assert places == sorted(places)

@@ -68,7 +68,7 @@ class Ours:
         self.effects += effects
         for effect in effects:
             if isinstance(effect, fx.Logged):
-                self.logged[effect.message_id] = effect.raw
+                self.logged[effect.message.message_id] = effect.raw
         return [
             (e.raw if isinstance(e, fx.BroadcastBytes) else self.logged[e.message_id]).hex()
             for e in effects
@@ -102,7 +102,7 @@ def test_both_directions_and_acknowledgement_by_history(js: JsPeer) -> None:
     answer = js("send", content=b"from js".hex())
     effects = ours.receive(answer["message"])
     assert fx.Acknowledged(first, "js") in effects
-    assert [e.message.content for e in effects if isinstance(e, fx.DeliverContent)] == [b"from js"]
+    assert [e.message.content for e in effects if isinstance(e, fx.Logged)] == [b"from js"]
     again, data = ours.send(b"python again")
     js("receive", message=data)
     assert answer["id"] in js.told("sds:out:message-acknowledged")
@@ -195,7 +195,7 @@ def test_our_gap_is_repaired_by_them(js: JsPeer) -> None:
     while not repaired:
         repaired = js("sweep_repair")["messages"]
     effects = ours.receive(repaired[0])
-    assert [e.message.message_id for e in effects if isinstance(e, fx.DeliverContent)] == [
+    assert [e.message.message_id for e in effects if isinstance(e, fx.Logged)] == [
         lost["id"],
         child["id"],
     ]

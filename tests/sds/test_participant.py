@@ -181,9 +181,9 @@ def test_what_cannot_be_sent_is_refused_and_leaves_no_trace() -> None:
 
 def test_three_deep_chain_is_released_in_order_the_moment_it_can() -> None:
     one = One()
-    assert of(one.hear("c", "b"), fx.DeliverContent) == []
-    assert of(one.hear("b", "a"), fx.DeliverContent) == []
-    delivered = of(one.hear("a"), fx.DeliverContent)
+    assert of(one.hear("c", "b"), fx.Logged) == []
+    assert of(one.hear("b", "a"), fx.Logged) == []
+    delivered = of(one.hear("a"), fx.Logged)
     assert [d.message.message_id for d in delivered] == ["a", "b", "c"]
 
 
@@ -209,7 +209,7 @@ def test_own_messages_of_a_life_without_a_store_are_taken_back() -> None:
     before = One()
     _, message = before.send(b"before the crash")
     again = One()
-    assert [d.message for d in of(again.take(message), fx.DeliverContent)] == [message]
+    assert [d.message for d in of(again.take(message), fx.Logged)] == [message]
 
 
 def test_equal_contents_are_two_messages() -> None:
@@ -231,7 +231,7 @@ def test_a_clock_far_ahead_is_refused_until_the_time_has_come() -> None:
     assert one.log == []
     assert one.send()[1].lamport == WALL
     one.now += 60.0
-    assert len(of(one.hear("a", lamport=WALL + day + 60_000), fx.DeliverContent)) == 1
+    assert len(of(one.hear("a", lamport=WALL + day + 60_000), fx.Logged)) == 1
     assert one.send()[1].lamport == WALL + day + 60_001
     one.hear("b", lamport=2**64 - 1)
     assert one.send()[1].lamport == WALL + day + 60_002
@@ -253,7 +253,7 @@ def test_who_drives_the_clock_to_its_limit_silences_nobody() -> None:
     for n in range(3):
         _, message = one.send(b"%d" % n)
         assert message.lamport == limit + 1 + n
-        assert len(of(other.take(replace(message, sender_id="one")), fx.DeliverContent)) == 1
+        assert len(of(other.take(replace(message, sender_id="one")), fx.Logged)) == 1
     assert other.drops(other.hear("more", "driven", lamport=limit + 2)) == [
         DiscardReason.CLOCK_AHEAD
     ]
@@ -340,7 +340,7 @@ def test_unusable_filters_cost_no_message(data: bytes) -> None:
     one = One(filters=500)
     one.send()
     effects = one.hear("a", bloom_filter=data)
-    assert len(of(effects, fx.DeliverContent)) == 1
+    assert len(of(effects, fx.Logged)) == 1
     assert one.drops(effects) == ([DiscardReason.FILTER_UNUSABLE] if data else [])
 
 
@@ -435,12 +435,10 @@ def test_lost_dependencies_are_named_once_and_late_ones_still_logged() -> None:
     one.hear("b", "a")
     effects = one.wait(21.0)
     assert of(effects, fx.Lost) == [fx.Lost("a")]
-    assert [(d.message.message_id, d.missing) for d in of(effects, fx.DeliverContent)] == [
-        ("b", ("a",))
-    ]
+    assert [(d.message.message_id, d.missing) for d in of(effects, fx.Logged)] == [("b", ("a",))]
     # a later reference to what was given up is satisfied
-    assert [d.missing for d in of(one.hear("c", "a", "b"), fx.DeliverContent)] == [()]
-    assert [d.message.message_id for d in of(one.hear("a"), fx.DeliverContent)] == ["a"]
+    assert [d.missing for d in of(one.hear("c", "a", "b"), fx.Logged)] == [()]
+    assert [d.message.message_id for d in of(one.hear("a"), fx.Logged)] == ["a"]
     assert list(one.participant.log.heads) == ["c"]
 
 
@@ -469,8 +467,8 @@ def test_what_was_given_up_is_fetched_from_a_log_that_has_it() -> None:
 def test_hold_waits_for_ever() -> None:
     one = One(lost_after=20.0, on_lost=LostPolicy.HOLD)
     one.hear("b", "a")
-    assert not of(one.wait(5000.0), fx.DeliverContent)
-    assert [d.message.message_id for d in of(one.hear("a"), fx.DeliverContent)] == ["a", "b"]
+    assert not of(one.wait(5000.0), fx.Logged)
+    assert [d.message.message_id for d in of(one.hear("a"), fx.Logged)] == ["a", "b"]
 
 
 # Sync and ephemeral messages (S13, S14)
@@ -657,7 +655,7 @@ def test_state_comes_back_from_the_store() -> None:
     again.participant.peer_up("p", again.now)
     assert {*again.resent(again.wait(30.0))} == {sent[1]}
     assert of(again.hear("b", sent[1]), fx.Acknowledged) == [fx.Acknowledged(sent[1], "other")]
-    delivered = of(again.hear("gone"), fx.DeliverContent)
+    delivered = of(again.hear("gone"), fx.Logged)
     assert [d.message.message_id for d in delivered] == ["gone", "waits"]
     lamport = again.send()[1].lamport
     assert lamport > one.participant.clock.value

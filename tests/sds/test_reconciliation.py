@@ -317,7 +317,7 @@ def test_what_is_on_its_way_is_no_purged_message() -> None:
         for peer, gone in (("liar", (WALL, "zzz")), ("honest", None)):
             effects += one.participant.ids_answered(peer, ("new",), gone, one.now)
     assert not of(effects, fx.Lost)
-    assert len(of(one.hear("new"), fx.DeliverContent)) == 2
+    assert len(of(one.hear("new"), fx.Logged)) == 2
     one.hear("another child", "invented", lamport=WALL + 86_000_000)
     one.wait(11.0)
     for peer, gone in (("liar", (WALL, "zzz")), ("honest", None)):

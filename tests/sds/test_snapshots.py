@@ -33,10 +33,12 @@ def give(group: Group, name: str, until: int, state: bytes) -> None:
     effects = member.participant.give_snapshot(until, digest, state, group.now)
     for effect in effects:
         if isinstance(effect, fx.Logged):
-            group.sent_at[effect.message_id] = group.now
-            member.sent.append(effect.message_id)
-            group.truth.sent(name, effect.message_id, effect.entry.lamport)
-            group.history[effect.message_id] = tuple(group.codec.decode(effect.raw).history_ids)
+            group.sent_at[effect.message.message_id] = group.now
+            member.sent.append(effect.message.message_id)
+            group.truth.sent(name, effect.message.message_id, effect.entry.lamport)
+            group.history[effect.message.message_id] = tuple(
+                group.codec.decode(effect.raw).history_ids
+            )
     group._carry_out(member, effects)
 
 

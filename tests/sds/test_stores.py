@@ -209,7 +209,7 @@ def test_a_flood_pushes_nobody_else_out_of_what_is_kept(limit: dict[str, int]) -
     by_mallory = [replace(m, entry=LogEntry(m.entry.lamport, "mallory", 0)) for m in flood]
     store.commit("c", [*honest, *by_mallory])
     gone = store.purge()["c"]
-    assert [message_id for _, message_id in gone] == [m.message_id for m in flood[:150]]
+    assert [message_id for _, message_id in gone] == [m.message.message_id for m in flood[:150]]
     assert store.count("c") == 100
 
 
@@ -253,8 +253,8 @@ def test_what_a_snapshot_stands_for_goes(store: SqliteStore) -> None:
 def test_segments_are_those_of_one_content_around_a_place(store: SqliteStore) -> None:
     """A sender that says the same a thousand times is read as quickly."""
     segment = Segment(bytes(32), 0, 2, 9)
-    said = [replace(logged(f"m{n}", n), segment=replace(segment, index=n % 2)) for n in range(9)]
-    other = replace(logged("other", 4), segment=Segment(bytes(32), 0, 3, 9))
+    said = [logged(f"m{n}", n, segment=replace(segment, index=n % 2)) for n in range(9)]
+    other = logged("other", 4, segment=Segment(bytes(32), 0, 3, 9))
     store.commit("c", [*reversed(said), other])
     assert store.segments("c", (4, "m4"), "alice", segment) == [
         SegmentPlace((n, f"m{n}"), n % 2, 9 - n) for n in range(3, 7)
@@ -292,7 +292,7 @@ def test_altered_rows_are_never_handed_out_and_are_named(disk: SqliteStore) -> N
     with pytest.raises(StoreError, match="message m2 is damaged; opened again, it is repaired"):
         store.following("c", Cursor((1, "m1"), 3), 2**63)
     saved = store.load("c", "alice", 100)
-    assert {"m2": 3, "m3": 0}.items() <= saved.damaged.items()
+    assert {"m2", "m3"} <= {*saved.damaged}
     assert [s.key[1] for s in saved.log] == ["m1"]
     assert saved.clock == 50
     store.close()
@@ -312,7 +312,7 @@ def test_a_message_of_an_altered_row_is_not_delivered_twice(disk: SqliteStore, c
     store = SqliteStore(path)
     for _ in range(2):  # a second start knew nothing of it
         saved = store.load("c", "alice", 100)
-        assert (saved.damaged[ids[2]], saved.damaged[ids[4]]) == (3, 0)
+        assert {ids[2], ids[4]} <= {*saved.damaged}
         assert saved.clock == 3, "no clock of an altered row is believed"
         store.close()
         store = SqliteStore(path)
@@ -322,7 +322,7 @@ def test_a_message_of_an_altered_row_is_not_delivered_twice(disk: SqliteStore, c
     assert (unread.stored.key[1], unread.late) == (ids[4], True), "no stream may have had it"
     after = store.following("c", unread.cursor, 2**63)
     assert after.stored is None, "it is no late message"
-    assert store.load("c", "alice", 100).damaged == {}
+    assert store.load("c", "alice", 100).damaged == []
     assert store.count("c") == 5
     store.close()
 

@@ -43,8 +43,9 @@ class ChannelTrace:
 
     def noticed(self, effect: fx.Effect) -> None:
         """`effect` is carried out; most are nobody's business but the driver's."""
+        me = self._where["participant"]
         match effect:
-            case fx.DeliverContent(message=message, missing=missing):
+            case fx.Logged(message=message, missing=missing) if message.sender_id != me:
                 self._count += 1
                 self._delivered(message, position=self._count, lost=missing)
             case fx.DeliverEphemeral(message=message):

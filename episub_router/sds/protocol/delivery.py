@@ -44,9 +44,6 @@ class CausalDelivery:
         """At most `TOMBSTONES`, oldest first."""
         self.forgotten = False
         """Whether there may have been more, also before a restart."""
-        self.repairing: dict[MessageId, int] = {}
-        """Messages that were damaged in the store, each with the clock below which the application
-        has had it."""
 
     def met(self, dependency: MessageId) -> bool:
         """Delivered, declared lost, or from before we joined. Waiting in the buffer is not
@@ -134,22 +131,11 @@ class CausalDelivery:
         if self._clock.merge(lamport):
             effects.append(fx.ClockSet(lamport))
         history = message.history_ids
-        entry = LogEntry(lamport, message.sender_id, self._log.own_seen(history), len(waiting.raw))
+        raw, origin = waiting.received.raw, waiting.received.origin
+        entry = LogEntry(lamport, message.sender_id, self._log.own_seen(history), len(raw))
         # One that was given up before has been referred to already: it is no head.
         head = message_id not in self.tombstones
         self.tombstones.pop(message_id, None)
         self._log.add(message_id, entry, history, head=head)
         self._delivered(message)
-        missing = tuple(waiting.lost)
-        effects.append(
-            fx.Logged(
-                message_id,
-                entry,
-                waiting.raw,
-                waiting.origin,
-                missing,
-                message.segment,
-            )
-        )
-        if lamport >= self.repairing.pop(message_id, 0):
-            effects.append(fx.DeliverContent(message, missing))
+        effects.append(fx.Logged(message, entry, raw, origin, tuple(waiting.lost)))

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from episub_router.sds.protocol.entry import Key, LogEntry, RangeHash
-from episub_router.sds.protocol.message import Message, MessageId, Segment, SenderId
+from episub_router.sds.protocol.message import Message, MessageId, SenderId
 
 PeerRef: TypeAlias = str
 """A peer that can be asked over a direct stream; on libp2p its peer id in base58."""
@@ -58,14 +58,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Logged(Change):
-    """`message_id` enters the log."""
+    """`message` enters the log, next in causal order if it is another's. `missing`: dependencies
+    that were given up as lost."""
 
-    message_id: MessageId
+    message: Message
     entry: LogEntry
     raw: bytes
     origin: bytes
-    missing: tuple[MessageId, ...]
-    segment: Segment | None = None
+    missing: tuple[MessageId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +191,6 @@ Ask: TypeAlias = AskIds | AskCompare | AskRange | AskSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class DeliverContent:
-    """Next in causal order. `missing`: dependencies that were given up as lost."""
-
-    message: Message
-    missing: tuple[MessageId, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class DeliverEphemeral:
     """Deliver at once (S14)."""
 
@@ -299,12 +291,5 @@ class Discarded:
 
 
 Effect: TypeAlias = (
-    Change
-    | BroadcastBytes
-    | Rebroadcast
-    | Ask
-    | DeliverContent
-    | DeliverEphemeral
-    | Notice
-    | Discarded
+    Change | BroadcastBytes | Rebroadcast | Ask | DeliverEphemeral | Notice | Discarded
 )

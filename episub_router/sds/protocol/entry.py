@@ -55,7 +55,7 @@ class Restored:
     What waited for others is fetched again, and what is ours and isn't acknowledged is resent.
     `passed`: tombstones of what isn't lost. `departed`: by sender, the highest clock of its
     messages that have left the log. `acks` is as in `AckStored`. `damaged`: messages to be fetched
-    again, each with the clock below which the application has had it. `since` is as in `JoinedAt`,
+    again. `since` is as in `JoinedAt`,
     None where that isn't decided.
     """
 
@@ -66,5 +66,5 @@ class Restored:
     passed: Sequence[MessageId] = ()
     departed: Mapping[SenderId, int] = field(default_factory=dict)
     acks: Mapping[SenderId, tuple[int, int]] = field(default_factory=dict)
-    damaged: Mapping[MessageId, int] = field(default_factory=dict)
+    damaged: Sequence[MessageId] = ()
     since: int | None = None

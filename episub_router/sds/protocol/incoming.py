@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from episub_router.protocol.types import Time
 from episub_router.sds.protocol.group import ROUNDING, Group
-from episub_router.sds.protocol.message import Message, MessageId, SenderId
+from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.shares import Shares
 from episub_router.util.timers import TimerMap
@@ -21,11 +21,13 @@ _TOP_UP = 16
 class Waiting:
     """A buffered message, the ids that it waits for and those that were given up."""
 
-    message: Message
-    raw: bytes
-    origin: bytes
+    received: ReceivedMessage
     unmet: dict[MessageId, None]
-    lost: list[MessageId]
+    lost: list[MessageId] = field(default_factory=list)
+
+    @property
+    def message(self) -> Message:
+        return self.received.message
 
 
 class Incoming:
@@ -74,14 +76,12 @@ class Incoming:
             left.append(self._leave(most))
         return True, left
 
-    def add(
-        self, message: Message, raw: bytes, origin: bytes, unmet: dict[MessageId, None], now: Time
-    ) -> None:
-        message_id = message.message_id
-        self._waiting[message_id] = Waiting(message, raw, origin, unmet, [])
+    def add(self, received: ReceivedMessage, unmet: dict[MessageId, None], now: Time) -> None:
+        message_id = received.message.message_id
+        self._waiting[message_id] = Waiting(received, unmet)
         for dependency in unmet:
             self._children.setdefault(dependency, {})[message_id] = None
-        self._held.add(message.sender_id, _units(len(raw)))
+        self._held.add(received.message.sender_id, _units(len(received.raw)))
         # Twice as long as a missing id: this only catches messages that wait for each other.
         patience = 2 * self._params.lost_after
         self._overdue.set(message_id, self._group.elapsed(now) + patience)
@@ -114,7 +114,7 @@ class Incoming:
         del self._waiting[message.message_id]
         self.fewer.pop(message.message_id, None)
         self._overdue.cancel(message.message_id)
-        self._held.remove(message.sender_id, _units(len(waiting.raw)))
+        self._held.remove(message.sender_id, _units(len(waiting.received.raw)))
 
     def _leave(self, sender: SenderId) -> Waiting:
         """The last message of `sender` leaves the buffer."""

@@ -179,11 +179,12 @@ class Participant:
         raw, new_id = self._fitting(draft)
         entry = LogEntry(lamport, self.me, lamport, len(raw))
         self.log.add(new_id, entry, draft.history_ids, head=True)
-        self.snapshots.note(replace(draft, message_id=new_id))
+        message = replace(draft, message_id=new_id)
+        self.snapshots.note(message)
         self._dialect.received(new_id)
         effects: list[Effect] = [
             fx.ClockSet(lamport),
-            fx.Logged(new_id, entry, raw, self._prove(raw), (), segment),
+            fx.Logged(message, entry, raw, self._prove(raw)),
             fx.BroadcastBytes(new_id, raw, Purpose.CONTENT),
         ]
         self.outgoing.add(new_id, raw, lamport, now)
@@ -341,11 +342,10 @@ class Participant:
         if want is not None:
             effects.append(fx.Found(new_id, now - want.since))
         if not unmet:
-            waiting = Waiting(message, received.raw, received.origin, unmet, [])
-            self._delivery.deliver(waiting, effects)
+            self._delivery.deliver(Waiting(received, unmet), effects)
             self.sync.start(now)
             return
-        self.incoming.add(message, received.raw, received.origin, unmet, now)
+        self.incoming.add(received, unmet, now)
         effects.append(fx.Missing(new_id, tuple(unmet)))
         self._want_unknown(message, unmet, received.source, now, effects)
 
@@ -428,10 +428,8 @@ class Participant:
 
     def waiting(self, ids: Iterable[MessageId]) -> list[StoredMessage]:
         """Those of the messages that we have and that wait for others, as they are served."""
-        found = [w for i in ids if (w := self.incoming.get(i)) is not None]
-        return [
-            StoredMessage(m.key, w.raw, w.origin, m.sender_id) for w in found for m in (w.message,)
-        ]
+        found = [w.received for i in ids if (w := self.incoming.get(i)) is not None]
+        return [StoredMessage(r.message.key, r.raw, r.origin, r.message.sender_id) for r in found]
 
     def compare(self, ask: fx.AskCompare, stored: int, now: Time) -> LogComparison:
         """Answer a peer that compares logs. Our store has `stored` messages."""
@@ -603,7 +601,6 @@ class Participant:
     def _restore(self, restored: Restored, now: Time) -> None:
         self.clock.value = max(self.clock.value, restored.clock)
         self.log.departed = dict(restored.departed)
-        self._delivery.repairing = dict(restored.damaged)
         self.outgoing.restore_acks(restored.acks)
         for stored in restored.log:
             self._restore_logged(stored, now)

@@ -97,7 +97,7 @@ class SqliteStore:
             passed=[*notes["passed"]],
             departed={n: low + SIGN for n, (low, _, _) in notes["departed"].items()},
             acks={n: (low + SIGN, high + SIGN) for n, (low, high, _) in notes["ack"].items()},
-            damaged={n: high + SIGN for n, (_, high, _) in notes["damaged"].items()},
+            damaged=[*notes["damaged"]],
             since=next((low + SIGN for low, _, _ in notes["joined"].values()), None),
         )
 
@@ -171,12 +171,12 @@ class SqliteStore:
         before its row was damaged keeps the number of its arrival."""
         now, rows = time.time(), []
         for each in logged:
-            entry, segment = each.entry, each.segment
+            message_id, segment = each.message.message_id, each.message.segment
             row = (
                 channel,
-                entry.lamport - SIGN,
-                each.message_id,
-                entry.sender_id,
+                each.entry.lamport - SIGN,
+                message_id,
+                each.entry.sender_id,
                 each.raw,
                 each.origin,
                 json.dumps(each.missing) if each.missing else "[]",
@@ -191,7 +191,7 @@ class SqliteStore:
             rows,
         )
         self._counted(channel, inserted.rowcount)
-        names = [(channel, each.message_id) for each in logged]
+        names = [(channel, each.message.message_id) for each in logged]
         db.executemany(f"DELETE {damaged} low = (SELECT low {damaged} name = ?2)", names)
         db.executemany("DELETE FROM note WHERE channel = ? AND kind = 'lost' AND name = ?", names)
 
