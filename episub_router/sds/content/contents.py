@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import trio
@@ -45,6 +45,7 @@ class UnreadableError(Exception):
     """A content can't be read; the message says why."""
 
 
+@dataclass(eq=False)
 class Contents:
     """Of the topic and channel of a `place`. `of_store` calls methods of its store.
 
@@ -53,39 +54,30 @@ class Contents:
     content that is said again begins where an index doesn't.
     """
 
-    def __init__(
-        self,
-        codec: Codec,
-        params: SdsParams,
-        *,
-        place: tuple[str, str],
-        cipher: ContentCipher | None,
-        of_store: Callable[..., Awaitable[list[Any]]],
-    ) -> None:
-        self._codec = codec
-        self._params = params
-        self._place = place
-        self._cipher = cipher
-        self._of_store = of_store
+    codec: Codec
+    params: SdsParams
+    place: tuple[str, str]
+    cipher: ContentCipher | None
+    of_store: Callable[..., Awaitable[list[Any]]]
 
     def sealed(self, content: bytes, sender: SenderId) -> bytes:
         """As it is sent. Raises ValueError where it's empty or too large."""
         if not content:
             raise ValueError("a message needs content; an empty one would be a sync message")
-        if len(content) > self._params.max_content:
+        if len(content) > self.params.max_content:
             raise ValueError(
-                f"the content has {len(content)} bytes, at most {self._params.max_content} are sent"
+                f"the content has {len(content)} bytes, at most {self.params.max_content} are sent"
             )
-        if self._cipher is None:
+        if self.cipher is None:
             return content
-        return self._cipher.encrypt(content, context_of(*self._place, sender))
+        return self.cipher.encrypt(content, context_of(*self.place, sender))
 
     async def cut(self, content: bytes, sender: SenderId) -> list[tuple[bytes, Segment | None]]:
         """As it is sent, in segments where it's larger than one message may be."""
         # An eighth is for heads.
-        size = (self._params.max_message - self._codec.filter_size) * 7 // 8 - _HEADER
+        size = (self.params.max_message - self.codec.filter_size) * 7 // 8 - _HEADER
         sealed = self.sealed(content, sender)
-        if len(sealed) <= size and not self._codec.segments:
+        if len(sealed) <= size and not self.codec.segments:
             return [(sealed, None)]
         parts = [sealed[i : i + size] for i in range(0, len(sealed), size)]
         if len(parts) > MAX_SEGMENTS:
@@ -96,14 +88,14 @@ class Contents:
     async def whole(self, content: bytes, sender: SenderId) -> tuple[bytes, Segment | None]:
         """As it is sent in one message, however large."""
         sealed = self.sealed(content, sender)
-        if not self._codec.segments:
+        if not self.codec.segments:
             return sealed, None
         return sealed, Segment(await _digest(sealed), 0, 1, len(sealed))
 
     async def delivered(self, stored: StoredMessage) -> ChannelMessage | None:
         """A message of the log for the application; None for one that it doesn't get, such as a
         segment that completes nothing. Raises UnreadableError."""
-        message = self._codec.decode(stored.raw, stored.key[0])
+        message = self.codec.decode(stored.raw, stored.key[0])
         content = await self._content(message, stored, {})
         if content is None:
             return None
@@ -112,7 +104,7 @@ class Contents:
     async def shown(self, rows: Sequence[StoredMessage]) -> list[ChannelMessage]:
         """Messages of the log, or of a peer's, without segments that complete nothing."""
         result = []
-        messages = [self._codec.decode(row.raw, row.key[0]) for row in rows]
+        messages = [self.codec.decode(row.raw, row.key[0]) for row in rows]
         sets = defaultdict[Any, list[tuple[Key, Message]]](list)
         for row, message in sorted(zip(rows, messages, strict=True), key=lambda pair: pair[0].key):
             sets[row.sender_id, message.segment and message.segment.of].append((row.key, message))
@@ -150,10 +142,10 @@ class Contents:
             return None
         if segment is None:
             return self.opened(message.content or b"", sender)
-        if not segment.count or segment.length > self._params.max_content + _SEAL:
+        if not segment.count or segment.length > self.params.max_content + _SEAL:
             raise UnreadableError(f"its content is no segment, or one of {segment.length} bytes")
         places = {key: SegmentPlace(key, m.segment.index) for key, m in beside.items() if m.segment}
-        kept = await self._of_store(SqliteStore.segments, stored.key, sender, segment)
+        kept = await self.of_store(SqliteStore.segments, stored.key, sender, segment)
         places |= {place.key: place for place in kept}
         found = sent_together(sorted(places.values()), stored.key)
         missing = segment.count - len(found)
@@ -174,15 +166,15 @@ class Contents:
     async def _payload(self, key: Key, beside: Mapping[Key, Message]) -> bytes:
         if key in beside:
             return beside[key].content or b""
-        rows = await self._of_store(SqliteStore.get, [key[1]])
-        return b"".join(self._codec.decode(row.raw).content or b"" for row in rows)
+        rows = await self.of_store(SqliteStore.get, [key[1]])
+        return b"".join(self.codec.decode(row.raw).content or b"" for row in rows)
 
     def opened(self, data: bytes, sender: SenderId) -> bytes:
         """What was sealed. Raises UnreadableError."""
-        if self._cipher is None:
+        if self.cipher is None:
             return data
         try:
-            return self._cipher.decrypt(data, context_of(*self._place, sender))
+            return self.cipher.decrypt(data, context_of(*self.place, sender))
         except Exception as error:  # whatever the application's library raises
             raise UnreadableError(f"{type(error).__name__}: {error}") from error
 

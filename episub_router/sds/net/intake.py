@@ -92,27 +92,27 @@ class Rejected:
     detail: str
 
 
+@dataclass(eq=False)
 class Intake:
     """With `bind_sender`, a message counts as its sender's only with the sender's signature."""
 
-    def __init__(self, topic: str, codec: Codec, *, bind_sender: bool) -> None:
-        self._topic = topic
-        self._codec = codec
-        self._bind_sender = bind_sender
+    topic: str
+    codec: Codec
+    bind_sender: bool
 
     def broadcast(self, carrier: rpc_pb2.Message) -> ReceivedMessage | Rejected:
         """A message that came over the topic, from its author or from a member that repairs it."""
         by = ID(carrier.from_id).to_base58() if carrier.from_id else ""
         try:
             raw, origin = detach_origin(carrier.data)
-            message = self._codec.decode(raw)
+            message = self.codec.decode(raw)
         except SdsWireError as error:
             return Rejected(by or error.sender_id, error.reason, str(error))
-        proven = proven_sender(raw, origin, self._topic) if self._bind_sender and origin else None
+        proven = proven_sender(raw, origin, self.topic) if self.bind_sender and origin else None
         sender = message.sender_id or proven or by
         if not message.sender_id:
             message = replace(message, sender_id=sender)
-        if not self._bind_sender:
+        if not self.bind_sender:
             return ReceivedMessage(message, raw, Way.BROADCAST, by or None, origin)
         if by == sender:
             return ReceivedMessage(message, raw, Way.BROADCAST, by or None, proof_of(carrier))
@@ -127,12 +127,12 @@ class Intake:
     def served(self, item: StoredMessage, peer: str) -> ReceivedMessage | Rejected:
         """A message that `peer` handed out over a direct stream."""
         try:
-            message = self._codec.decode(item.raw, item.key[0] or None)
+            message = self.codec.decode(item.raw, item.key[0] or None)
         except SdsWireError as error:
             return Rejected(peer, error.reason, str(error))
         way = Way.PULLED
-        if self._bind_sender:
-            proven = proven_sender(item.raw, item.origin, self._topic)
+        if self.bind_sender:
+            proven = proven_sender(item.raw, item.origin, self.topic)
             if proven is None or proven != (message.sender_id or proven):
                 way = Way.UNPROVEN
             elif not message.sender_id:

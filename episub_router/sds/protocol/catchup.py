@@ -87,6 +87,7 @@ class _Job:
     newest: list[Key] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class Catchup:
     """At most one comparison at a time, so that two peers don't send us the same.
 
@@ -94,30 +95,22 @@ class Catchup:
     any more.
     """
 
-    def __init__(
-        self,
-        params: SdsParams,
-        rng: random.Random,
-        peers: StreamPeers,
-        log: Log,
-        joining: Joining,
-    ) -> None:
-        self._params = params
-        self._joining = joining
-        self._rng = rng
-        self._peers = peers
-        self._log = log
-        self._queue: dict[PeerRef, None] = {}
-        self._queue_at: Time = NEVER
-        self._periodic_at: Time = NEVER
-        self._pause = 1.0
-        self._page = _FIRST_PAGE
-        self._seen = 0
-        self._equal: dict[PeerRef, tuple[Time, int]] = {}
-        """When a peer that asked had all that we had, and no more; with what we had by then."""
-        self._job: _Job | None = None
-        self._decide_at: Time = NEVER
-        """When it is decided where our log begins, whoever has answered by then."""
+    params: SdsParams
+    rng: random.Random
+    peers: StreamPeers
+    log: Log
+    joining: Joining
+    _queue: dict[PeerRef, None] = field(default_factory=dict)
+    _queue_at: Time = NEVER
+    _periodic_at: Time = NEVER
+    _pause: float = 1.0
+    _page: int = _FIRST_PAGE
+    _seen: int = 0
+    _equal: dict[PeerRef, tuple[Time, int]] = field(default_factory=dict)
+    """When a peer that asked had all that we had, and no more; with what we had by then."""
+    _job: _Job | None = None
+    _decide_at: Time = NEVER
+    """When it is decided where our log begins, whoever has answered by then."""
 
     @property
     def asks_somebody(self) -> bool:
@@ -136,7 +129,7 @@ class Catchup:
         job = self._job
         if job is None:
             return False
-        late = now - job.asked_at > self._params.pull_timeout / 2
+        late = now - job.asked_at > self.params.pull_timeout / 2
         if late and job.came_at is None and isinstance(job.asked, AskRange):
             return False
         spans = [span for span in job.fetch if not span.ids_only]
@@ -154,7 +147,7 @@ class Catchup:
         """A peer to compare with, if there aren't enough already."""
         if len(self._queue) < JOIN_PEERS:
             if not self._queue:
-                self._queue_at = now + self._rng.random() * _JOIN_DELAY
+                self._queue_at = now + self.rng.random() * _JOIN_DELAY
             self._queue[peer] = None
         if self._periodic_at == NEVER:
             self._periodic_at = self._after_interval(now)
@@ -167,10 +160,10 @@ class Catchup:
     def asked_by(self, ask: AskCompare, answer: LogComparison, now: Time) -> None:
         """A peer has compared its log with ours. Where they are equal, we needn't ask it too."""
         peer, ranges = ask.peer, ask.ranges
-        whole = len(ranges) == 1 and ranges[0].after == self._log.floor and ranges[0].until is None
-        differs = answer.parts or answer.keys or (whole and ranges[0].count != len(self._log))
-        if whole and not differs and peer in self._peers:
-            self._equal[peer] = (now, self._log.added)
+        whole = len(ranges) == 1 and ranges[0].after == self.log.floor and ranges[0].until is None
+        differs = answer.parts or answer.keys or (whole and ranges[0].count != len(self.log))
+        if whole and not differs and peer in self.peers:
+            self._equal[peer] = (now, self.log.added)
 
     def failed(self, peer: PeerRef, now: Time) -> None:
         """The peer didn't answer, or with an error."""
@@ -183,25 +176,25 @@ class Catchup:
         if self._job is not None:
             if now < self._job.deadline:
                 return []
-            self._peers.failed(self._job.peer, now)
+            self.peers.failed(self._job.peer, now)
             self.failed(self._job.peer, now)
         if now >= self._decide_at:
-            effects = self._joining.decide(now)
+            effects = self.joining.decide(now)
             self._decide_at = NEVER
-            return effects + self._start(next(iter(self._joining.said)), now)
+            return effects + self._start(next(iter(self.joining.said)), now)
         if self._queue and now >= self._queue_at:
             peer = next(iter(self._queue))
             del self._queue[peer]
         elif now >= self._periodic_at:
-            lately = now - _LONGEST * self._params.heads_interval * self._pause
+            lately = now - _LONGEST * self.params.heads_interval * self._pause
             self._periodic_at = self._after_interval(now)
-            ready = self._peers.ready(now)
+            ready = self.peers.ready(now)
             if not ready:
-                self._periodic_at = min(self._after_interval(now), now + self._params.pull_timeout)
+                self._periodic_at = min(self._after_interval(now), now + self.params.pull_timeout)
                 return []
-            peer = self._rng.choice(ready)
+            peer = self.rng.choice(ready)
             equal_at, had = self._equal.get(peer, (lately, -1))
-            if equal_at > lately and had == self._log.added and not self._joining.pending:
+            if equal_at > lately and had == self.log.added and not self.joining.pending:
                 self._rest(quiet=had == self._seen)
                 self._periodic_at = self._after_interval(now)
                 return []
@@ -217,8 +210,8 @@ class Catchup:
         first, salt = job.rounds == 1, job.asked.salt
         fetch: list[_Span] = []
         for part in answer.parts:
-            ours = self._log.summary(salt, part.after, part.until)
-            below = part.until is not None and self._log.below_floor(part.until)
+            ours = self.log.summary(salt, part.after, part.until)
+            below = part.until is not None and self.log.below_floor(part.until)
             if ours == (part.count, part.hash) or part.count == 0 or below:
                 continue
             job.found = True
@@ -230,8 +223,8 @@ class Catchup:
             elif len(job.compare) < MAX_RANGES:
                 job.compare.append(RangeHash(part.after, part.until, *ours))
         job.found |= bool(answer.keys)
-        if first and answer.older and self._log.floor is None and answer.floor is not None:
-            have = self._log.summary(salt, None, answer.floor)[0]
+        if first and answer.older and self.log.floor is None and answer.floor is not None:
+            have = self.log.summary(salt, None, answer.floor)[0]
             if have < answer.older:
                 job.found = True
                 fetch.insert(0, _Span(None, answer.floor, ids_only=have > 0))
@@ -243,7 +236,7 @@ class Catchup:
         job = self._job
         if job is not None and job.peer == peer and isinstance(job.asked, AskRange):
             job.came_at = now if job.came_at is None else job.came_at
-            job.deadline = now + _PATIENCE * self._params.pull_timeout
+            job.deadline = now + _PATIENCE * self.params.pull_timeout
 
     def range_answered(
         self, peer: PeerRef, ids: Sequence[Key], more: Key | None, now: Time
@@ -257,7 +250,7 @@ class Catchup:
             return self._newest_came(job, ids, more, now)
         stuck = more is not None and asked.after is not None and more <= asked.after
         if stuck:
-            self._peers.failed(peer, now)
+            self.peers.failed(peer, now)
             self._end(now, again=True)
             return []
         self._measure((now if job.came_at is None else job.came_at) - job.asked_at)
@@ -267,21 +260,21 @@ class Catchup:
 
     def _start(self, peer: PeerRef, now: Time) -> list[Effect]:
         job = self._job = _Job(peer, now, now + _TURN)
-        if self._joining.pending and self._joining.signers is not None:
-            return self._asking(job, AskSnapshot(peer, self._joining.signers), now)
-        if self._joining.pending:
+        if self.joining.pending and self.joining.signers is not None:
+            return self._asking(job, AskSnapshot(peer, self.joining.signers), now)
+        if self.joining.pending:
             return self._ask_newest(job, None, now)
-        job.compare = [RangeHash(self._log.floor, None, 0, b"")]
+        job.compare = [RangeHash(self.log.floor, None, 0, b"")]
         return self._ask(job, now)
 
     def _ask_newest(self, job: _Job, until: Key | None, now: Time) -> list[Effect]:
-        limit = min(max(1, self._joining.last or 0), self._params.page_items)
+        limit = min(max(1, self.joining.last or 0), self.params.page_items)
         ask = AskRange(job.peer, limit, None, until, ids_only=True, newest_first=True)
         return self._asking(job, ask, now)
 
     def _asking(self, job: _Job, ask: Ask, now: Time) -> list[Effect]:
         job.asked, job.asked_at, job.came_at = ask, now, None
-        job.deadline = now + _PATIENCE * self._params.pull_timeout
+        job.deadline = now + _PATIENCE * self.params.pull_timeout
         return [ask]
 
     def snapshot_answered(
@@ -295,15 +288,15 @@ class Catchup:
         if rest is not None:
             return self._asking(job, rest, now)
         self._end(now, again=False)
-        if not self._joining.pending:
+        if not self.joining.pending:
             return self._start(ask.peer, now)
-        self._joining.refused += until is None
-        alone = not self._peers.others(ask.peer, now)
-        if until is None and not alone and self._joining.refused < JOIN_PEERS:
-            self._peers.failed(ask.peer, now)  # another is asked
+        self.joining.refused += until is None
+        alone = not self.peers.others(ask.peer, now)
+        if until is None and not alone and self.joining.refused < JOIN_PEERS:
+            self.peers.failed(ask.peer, now)  # another is asked
             self._periodic_at = now
             return []
-        return self._joining.begin(until or 0, now) + self._start(ask.peer, now)
+        return self.joining.begin(until or 0, now) + self._start(ask.peer, now)
 
     def _newest_came(
         self, job: _Job, ids: Sequence[Key], more: Key | None, now: Time
@@ -311,13 +304,13 @@ class Catchup:
         """Places of the peer's newest messages, by which it is decided where our log begins."""
         had = len(job.newest)
         job.newest += [key for key in ids if not job.newest or key < job.newest[-1]]
-        if more is not None and had < len(job.newest) < (self._joining.last or 0):
+        if more is not None and had < len(job.newest) < (self.joining.last or 0):
             return self._ask_newest(job, more, now)
-        self._peers.answered(job.peer)
-        self._joining.hear(job.peer, job.newest, now)
-        if self._joining.said and self._decide_at == NEVER:
+        self.peers.answered(job.peer)
+        self.joining.hear(job.peer, job.newest, now)
+        if self.joining.said and self._decide_at == NEVER:
             self._decide_at = now + 2 * _JOIN_DELAY
-        if len(self._joining.said) >= JOIN_PEERS:
+        if len(self.joining.said) >= JOIN_PEERS:
             self._decide_at = now
         self._end(now, again=False)
         return []
@@ -326,14 +319,14 @@ class Catchup:
         job = self._job
         if job is None:
             return []
-        self._peers.answered(job.peer)
-        if now >= job.turn_ends and self._peers.others(job.peer, now):
-            self._peers.failed(job.peer, now)
+        self.peers.answered(job.peer)
+        if now >= job.turn_ends and self.peers.others(job.peer, now):
+            self.peers.failed(job.peer, now)
             self._end(now, again=True)
             return []
         if not job.compare and not job.fetch:
             # While nothing is new, the next comparisons get rarer.
-            self._rest(quiet=not job.found and self._log.added == self._seen)
+            self._rest(quiet=not job.found and self.log.added == self._seen)
             self._end(now, again=False)
             return []
         return self._ask(job, now)
@@ -341,30 +334,30 @@ class Catchup:
     def _ask(self, job: _Job, now: Time) -> list[Effect]:
         job.rounds += 1
         if job.compare and job.rounds <= _ROUNDS:
-            salt = self._rng.randbytes(SALT_SIZE)
+            salt = self.rng.randbytes(SALT_SIZE)
             ranges = tuple(
-                RangeHash(r.after, r.until, *self._log.summary(salt, r.after, r.until))
+                RangeHash(r.after, r.until, *self.log.summary(salt, r.after, r.until))
                 for r in sorted(job.compare, key=lambda r: r.after or _FIRST)[:MAX_RANGES]
             )
             job.compare = []
             return self._asking(job, AskCompare(job.peer, salt, ranges), now)
         if job.fetch:
             span = job.fetch.pop()
-            most = _IDS_PAGE if span.ids_only else self._params.page_items
+            most = _IDS_PAGE if span.ids_only else self.params.page_items
             return self._asking(job, AskRange(job.peer, min(self._page, most), *span), now)
         self._end(now, again=False)
         return []
 
     def _measure(self, took: float) -> None:
         """The next pages are shorter or longer than one that took so many seconds."""
-        if took > self._params.pull_timeout / 2:
+        if took > self.params.pull_timeout / 2:
             self._page = max(_LEAST_PAGE, self._page // 2)
-        elif took < self._params.pull_timeout / 4:
-            self._page = min(self._params.page_items, 2 * self._page)
+        elif took < self.params.pull_timeout / 4:
+            self._page = min(self.params.page_items, 2 * self._page)
 
     def _rest(self, *, quiet: bool) -> None:
         self._pause = min(_IDLE_FACTOR, self._pause * 2) if quiet else 1.0
-        self._seen = self._log.added
+        self._seen = self.log.added
 
     def _end(self, now: Time, *, again: bool) -> None:
         self._job = None
@@ -374,7 +367,7 @@ class Catchup:
             self._periodic_at = min(self._periodic_at, now)
 
     def _after_interval(self, now: Time) -> Time:
-        interval = self._params.heads_interval * self._pause
+        interval = self.params.heads_interval * self._pause
         step = interval / _STEPS
-        at = now + interval * self._rng.uniform(_SHORTEST, _LONGEST)
+        at = now + interval * self.rng.uniform(_SHORTEST, _LONGEST)
         return max(now, math.ceil(at / step) * step)

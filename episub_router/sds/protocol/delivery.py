@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.clock import LamportClock
 from episub_router.sds.protocol.effects import Effect
 from episub_router.sds.protocol.entry import LogEntry
-from episub_router.sds.protocol.group import Group
 from episub_router.sds.protocol.incoming import Incoming, Waiting
 from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import Message, MessageId
@@ -22,28 +22,20 @@ _EVICTIONS = 4096
 """The part of a full log that is evicted at once, so that it is written at once (chosen)."""
 
 
+@dataclass(eq=False)
 class CausalDelivery:
     """The incoming buffer, the log, and the tombstones of what was given up."""
 
-    def __init__(
-        self,
-        params: SdsParams,
-        clock: LamportClock,
-        log: Log,
-        delivered: Callable[[Message], None],
-        wants: Wants,
-        group: Group,
-    ) -> None:
-        self._params = params
-        self._clock = clock
-        self._log = log
-        self._delivered = delivered
-        self._wants = wants
-        self.incoming = Incoming(params, group)
-        self.tombstones: dict[MessageId, None] = {}
-        """At most `TOMBSTONES`, oldest first."""
-        self.forgotten = False
-        """Whether there may have been more, also before a restart."""
+    params: SdsParams
+    clock: LamportClock
+    log: Log
+    delivered: Callable[[Message], None]
+    wants: Wants
+    incoming: Incoming
+    tombstones: dict[MessageId, None] = field(default_factory=dict)
+    """At most `TOMBSTONES`, oldest first."""
+    forgotten: bool = False
+    """Whether there may have been more, also before a restart."""
 
     def met(self, dependency: MessageId) -> bool:
         """Delivered, declared lost, or from before we joined. Waiting in the buffer is not
@@ -53,15 +45,15 @@ class CausalDelivery:
     def unmet(self, history: Sequence[MessageId]) -> list[MessageId]:
         """Those that aren't met, in this order."""
         tombstones = self.tombstones
-        return [i for i in self._log.lacked(history) if i not in tombstones]
+        return [i for i in self.log.lacked(history) if i not in tombstones]
 
     def known(self, message_id: MessageId) -> bool:
         """We have it. What was given up is met, but not known."""
-        return message_id in self._log or message_id in self.incoming
+        return message_id in self.log or message_id in self.incoming
 
     def newest(self, history: Sequence[MessageId]) -> int:
         """The highest clock among these, where we have them all; else 0."""
-        entries = [self._log.get(message_id) for message_id in history]
+        entries = [self.log.get(message_id) for message_id in history]
         return max((e.lamport for e in entries if e), default=0) if all(entries) else 0
 
     def deliver(self, first: Waiting, effects: list[Effect]) -> None:
@@ -75,10 +67,10 @@ class CausalDelivery:
 
     def give_up(self, ids: list[MessageId], effects: list[Effect]) -> None:
         """Dependencies whose time is over, unless the setting is to wait for ever."""
-        if self._params.on_lost is LostPolicy.HOLD:
+        if self.params.on_lost is LostPolicy.HOLD:
             return
         for lost in ids:
-            want = self._wants.found(lost)
+            want = self.wants.found(lost)
             if self.met(lost):
                 continue
             if want is not None and want.before:
@@ -92,8 +84,8 @@ class CausalDelivery:
 
     def pass_by(self, message_id: MessageId, effects: list[Effect]) -> None:
         """A message is from before what our log holds: it needn't come."""
-        if not self._log.passed(message_id):
-            self._log.pass_by(message_id)
+        if not self.log.passed(message_id):
+            self.log.pass_by(message_id)
             effects.append(fx.Tombstone(message_id, lost=False))
         self.go_on_without(message_id, effects, lost=False)
 
@@ -104,13 +96,13 @@ class CausalDelivery:
 
     def go_on_without(self, dependency: MessageId, effects: list[Effect], *, lost: bool) -> None:
         """`dependency` will not come, or needn't."""
-        self._wants.found(dependency)
+        self.wants.found(dependency)
         for waiting in self.incoming.met(dependency, lost=lost):
             self.deliver(waiting, effects)
 
     def evict(self) -> list[Effect]:
         """Keep the log within its limit. From a large one some messages go together."""
-        log, params = self._log, self._params
+        log, params = self.log, self.params
         if len(log) <= params.log_limit:
             return []
         least = params.log_limit - params.log_limit // _EVICTIONS
@@ -128,14 +120,14 @@ class CausalDelivery:
         message = waiting.message
         message_id = message.message_id
         lamport = message.lamport or 0
-        if self._clock.merge(lamport):
+        if self.clock.merge(lamport):
             effects.append(fx.ClockSet(lamport))
         history = message.history_ids
         raw, origin = waiting.received.raw, waiting.received.origin
-        entry = LogEntry(lamport, message.sender_id, self._log.own_seen(history), len(raw))
+        entry = LogEntry(lamport, message.sender_id, self.log.own_seen(history), len(raw))
         # One that was given up before has been referred to already: it is no head.
         head = message_id not in self.tombstones
         self.tombstones.pop(message_id, None)
-        self._log.add(message_id, entry, history, head=head)
-        self._delivered(message)
+        self.log.add(message_id, entry, history, head=head)
+        self.delivered(message)
         effects.append(fx.Logged(message, entry, raw, origin, tuple(waiting.lost)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from episub_router.protocol.types import Time
@@ -52,6 +52,7 @@ class Own:
     """Whether it was handed to the network since we started."""
 
 
+@dataclass(eq=False)
 class Outgoing:
     """The outgoing buffer, and what each member has of our messages.
 
@@ -60,17 +61,16 @@ class Outgoing:
     ours with after < clock <= until.
     """
 
-    def __init__(self, params: SdsParams, rng: random.Random) -> None:
-        self._params = params
-        self._rng = rng
-        self._acks: dict[SenderId, tuple[int, int]] = {}
-        self._tracked: dict[MessageId, Own] = {}
-        self._buffer: dict[MessageId, Own] = {}
-        self._timers: TimerMap[MessageId] = TimerMap()
-        self.last: MessageId | None = None
-        """Our newest message."""
-        self.clock = 0
-        """Its clock."""
+    params: SdsParams
+    rng: random.Random
+    last: MessageId | None = None
+    """Our newest message."""
+    clock: int = 0
+    """Its clock."""
+    _acks: dict[SenderId, tuple[int, int]] = field(default_factory=dict)
+    _tracked: dict[MessageId, Own] = field(default_factory=dict)
+    _buffer: dict[MessageId, Own] = field(default_factory=dict)
+    _timers: TimerMap[MessageId] = field(default_factory=TimerMap)
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -81,7 +81,7 @@ class Outgoing:
     @property
     def full(self) -> bool:
         """Whether another message would push the oldest out of the buffer."""
-        return len(self._buffer) >= self._params.outgoing_limit
+        return len(self._buffer) >= self.params.outgoing_limit
 
     @property
     def buffered(self) -> list[Own]:
@@ -111,11 +111,11 @@ class Outgoing:
         """A message from before a restart, which is resent soon where it isn't acknowledged."""
         own = self._tracked_as(Own(message_id, clock, b""))
         own.acks = len(self.holders(own))
-        if own.acks >= self._params.ack_quorum:
+        if own.acks >= self.params.ack_quorum:
             own.status, own.published = AckStatus.ACKNOWLEDGED, True
         else:
             own.raw = raw
-            self._resend(own, now + self._rng.random() * self._params.resend_interval)
+            self._resend(own, now + self.rng.random() * self.params.resend_interval)
 
     def review(self, sender: SenderId, own_seen: int, lacks: int, since: int) -> list[Effect]:
         """`sender` has delivered our messages up to the clock `own_seen`.
@@ -138,7 +138,7 @@ class Outgoing:
             if after < own.clock <= own_seen and not old_after < own.clock <= old_until:
                 own.acks += 1
                 effects.append(Acknowledged(own.message_id, sender))
-                if own.acks >= self._params.ack_quorum:
+                if own.acks >= self.params.ack_quorum:
                     own.status = AckStatus.ACKNOWLEDGED
                     if own.message_id in self._buffer:
                         self._leave(own)
@@ -161,7 +161,7 @@ class Outgoing:
             own = self._buffer[message_id]
             if alone:
                 self._timers.set(message_id, now + self._period(0))
-            elif own.attempts >= self._params.resend_limit:
+            elif own.attempts >= self.params.resend_limit:
                 own.status = AckStatus.EXPIRED
                 self._leave(own)
                 effects.append(Expired(message_id))
@@ -172,7 +172,7 @@ class Outgoing:
         return effects
 
     def _tracked_as(self, own: Own) -> Own:
-        put_last(self._tracked, own.message_id, own, max(TRACKED, self._params.outgoing_limit))
+        put_last(self._tracked, own.message_id, own, max(TRACKED, self.params.outgoing_limit))
         self.last, self.clock = own.message_id, own.clock
         return own
 
@@ -181,7 +181,7 @@ class Outgoing:
         compare."""
         self._buffer[own.message_id] = own
         self._timers.set(own.message_id, at)
-        if len(self._buffer) > self._params.outgoing_limit:
+        if len(self._buffer) > self.params.outgoing_limit:
             self._leave(next(iter(self._buffer.values())))
 
     def _leave(self, own: Own) -> None:
@@ -190,5 +190,5 @@ class Outgoing:
         own.raw = b""
 
     def _period(self, attempts: int) -> float:
-        spread = self._rng.uniform(1 - _JITTER, 1 + _JITTER)
-        return self._params.resend_interval * _FACTOR**attempts * spread
+        spread = self.rng.uniform(1 - _JITTER, 1 + _JITTER)
+        return self.params.resend_interval * _FACTOR**attempts * spread

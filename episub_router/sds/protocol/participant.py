@@ -16,7 +16,7 @@ from episub_router.sds.protocol.delivery import CausalDelivery
 from episub_router.sds.protocol.effects import DiscardReason, Effect, PeerRef, Purpose
 from episub_router.sds.protocol.entry import Key, LogEntry, Restored, StoredMessage
 from episub_router.sds.protocol.group import Group
-from episub_router.sds.protocol.incoming import Waiting
+from episub_router.sds.protocol.incoming import Incoming, Waiting
 from episub_router.sds.protocol.joining import Joining
 from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import (
@@ -130,10 +130,10 @@ class Participant:
         self._responses = Responses(me, params)
         self.sync = SyncTimer(me, params, rng, self.group)
         self.snapshots = Snapshots()
+        self.incoming = Incoming(params, self.group)
         self._delivery = CausalDelivery(
-            params, self.clock, self.log, self.snapshots.note, self.wants, self.group
+            params, self.clock, self.log, self.snapshots.note, self.wants, self.incoming
         )
-        self.incoming = self._delivery.incoming
         self._joining = Joining(join_last, join_snapshot, self.log, self.clock)
         self._opened = opened
         self._state = b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from episub_router.protocol.types import NEVER, Time
 from episub_router.sds.protocol.entry import Key
@@ -34,6 +35,7 @@ _LARGEST = 256
 (chosen)."""
 
 
+@dataclass(eq=False)
 class SyncTimer:
     """Speaks when, for an interval, nobody has said all that we would say.
 
@@ -44,24 +46,23 @@ class SyncTimer:
     the first to speak silences the others.
     """
 
-    def __init__(self, me: SenderId, params: SdsParams, rng: random.Random, group: Group) -> None:
-        self._me = me
-        self._params = params
-        self._rng = rng
-        self._group = group
-        self.channels = 1
-        """Those of our host: with many, intervals get long sooner."""
-        self._last: Time = -1e18
-        self._idle = 1
-        """By how much intervals are longer, since nothing new is said."""
-        self._named: dict[MessageId, None] = {}
-        # Why we would speak, each with when: the interval is over, someone lacks a head of
-        # ours, a repair request is due, an author waits.
-        self._interval_at: Time = NEVER
-        self._lacking_at: Time = NEVER
-        self._request_at: Time = NEVER
-        self._unconfirmed: dict[SenderId, tuple[Time, Key]] = {}
-        """By author, when we confirm, and the newest message: that confirms those before it."""
+    me: SenderId
+    params: SdsParams
+    rng: random.Random
+    group: Group
+    channels: int = 1
+    """Those of our host: with many, intervals get long sooner."""
+    _last: Time = -1e18
+    _idle: int = 1
+    """By how much intervals are longer, since nothing new is said."""
+    _named: dict[MessageId, None] = field(default_factory=dict)
+    # Why we would speak, each with when: the interval is over, someone lacks a head of
+    # ours, a repair request is due, an author waits.
+    _interval_at: Time = NEVER
+    _lacking_at: Time = NEVER
+    _request_at: Time = NEVER
+    _unconfirmed: dict[SenderId, tuple[Time, Key]] = field(default_factory=dict)
+    """By author, when we confirm, and the newest message: that confirms those before it."""
 
     def next(self) -> Time:
         confirm_at = min((at for at, _ in self._unconfirmed.values()), default=NEVER)
@@ -75,8 +76,8 @@ class SyncTimer:
     def received(self, key: Key, author: SenderId, now: Time) -> None:
         """A message of another member, which may want to see it confirmed."""
         self._idle = 1
-        rank = confirming_rank(self._me, key[1], self._group.count(now)) / _CONFIRMING
-        at = now + self._params.confirm_delay * (1 + math.log2(1 + rank))
+        rank = confirming_rank(self.me, key[1], self.group.count(now)) / _CONFIRMING
+        at = now + self.params.confirm_delay * (1 + math.log2(1 + rank))
         sooner, newest = self._unconfirmed.get(author, (at, key))
         put_last(self._unconfirmed, author, (min(at, sooner), max(key, newest)), _LARGEST)
 
@@ -95,12 +96,12 @@ class SyncTimer:
             self._restart(now)
         elif self._lacking_at == NEVER:
             spread = max(_SOON, self._spread(now))
-            self._lacking_at = now + _SOON + self._rng.random() * spread
+            self._lacking_at = now + _SOON + self.rng.random() * spread
 
     def hasten(self, now: Time) -> None:
         """A repair request waits for a message to travel with."""
         if self._request_at == NEVER:
-            self._request_at = max(now, self._last + _GAP) + self._rng.random() * _GAP
+            self._request_at = max(now, self._last + _GAP) + self.rng.random() * _GAP
 
     def sent(self, now: Time, *, content: bool = False) -> None:
         """We have just named our heads, in a message of whichever kind."""
@@ -113,12 +114,12 @@ class SyncTimer:
 
     def _spread(self, now: Time) -> float:
         """Seconds, more of them for a larger group."""
-        return min(self._group.count(now), _LARGEST) * _SPREAD
+        return min(self.group.count(now), _LARGEST) * _SPREAD
 
     def _restart(self, now: Time) -> None:
         self._named.clear()
         self._lacking_at = NEVER
-        interval = self._params.sync_interval * self._idle
+        interval = self.params.sync_interval * self._idle
         self._idle = min(_IDLE, 2 * self._idle * (1 + self.channels // _MANY))
         spread = max(interval / 2, self._spread(now))
-        self._interval_at = now + interval + self._rng.random() * spread
+        self._interval_at = now + interval + self.rng.random() * spread

@@ -65,24 +65,19 @@ class Want:
     before: bool = False
 
 
+@dataclass(eq=False)
 class Wants:
     """Every missing id has three deadlines: the next pull, the next SDS-R request, giving up."""
 
-    def __init__(
-        self,
-        me: SenderId,
-        params: SdsParams,
-        rng: random.Random,
-        peers: StreamPeers,
-        group: Group,
-    ) -> None:
-        self._me = me
-        self._params = params
-        self._rng = rng
-        self._peers = peers
-        self._group = group
+    me: SenderId
+    params: SdsParams
+    rng: random.Random
+    peers: StreamPeers
+    group: Group
+
+    def __post_init__(self) -> None:
         self._wants: dict[MessageId, Want] = {}
-        self._held: Shares[SenderId] = Shares(params.wanted_limit)
+        self._held: Shares[SenderId] = Shares(self.params.wanted_limit)
         self._pulls: TimerMap[MessageId] = TimerMap()
         self._repairs: TimerMap[MessageId] = TimerMap()
         self._ends: TimerMap[MessageId] = TimerMap()
@@ -95,7 +90,7 @@ class Wants:
         return message_id in self._wants
 
     def next(self) -> Time:
-        given_up = self._group.when(self._ends.deadline)
+        given_up = self.group.when(self._ends.deadline)
         return min(self._pulls.deadline, self._repairs.deadline, given_up)
 
     @property
@@ -125,12 +120,12 @@ class Wants:
             want = self._wants[message_id] = Want(author, now, blamed, clock)
             self._held.add(blamed)
             self._pulls.set(message_id, now + pull_after)
-            if self._params.repair:
-                low, high = self._params.repair_min * 1000, self._params.repair_max * 1000
-                delay = request_delay(self._me, message_id, int(low), int(high)) / 1000
+            if self.params.repair:
+                low, high = self.params.repair_min * 1000, self.params.repair_max * 1000
+                delay = request_delay(self.me, message_id, int(low), int(high)) / 1000
                 self._repairs.set(message_id, now + delay)
-            elapsed = self._group.elapsed(now)
-            self._ends.set(message_id, elapsed + self._params.lost_after)
+            elapsed = self.group.elapsed(now)
+            self._ends.set(message_id, elapsed + self.params.lost_after)
         else:
             want.author = want.author or author
         if source is not None and source not in want.sources and source not in want.lacking:
@@ -179,7 +174,7 @@ class Wants:
             want.lacking[peer] = gone
             places = [place for place in want.lacking.values() if place is not None]
             denied = len(want.lacking) - len(places)
-            asked_all = self._peers.all_in(want.lacking)
+            asked_all = self.peers.all_in(want.lacking)
             if len(want.lacking) < _GONE_AFTER and not asked_all and denied < _DENIED:
                 self._pulls.set(message_id, now)
                 continue
@@ -189,7 +184,7 @@ class Wants:
                 continue
             if want.clock < wall - 1000 * _ON_ITS_WAY or now - want.since > _ON_ITS_WAY:
                 want.before = since > 0 and max(places) <= (since + 1, "")
-                self._ends.set(message_id, self._group.elapsed(now))
+                self._ends.set(message_id, self.group.elapsed(now))
             want.lacking.clear()
             self._pulls.set(message_id, self._pull_again(want, now, share))
 
@@ -237,8 +232,8 @@ class Wants:
                 self._overdue[message_id] = None
         by_peer: dict[PeerRef, list[MessageId]] = {}
         due = self._pulls.pop_due(now)
-        ready = self._peers.ready(now) if due else []
-        order = dict.fromkeys(self._rng.sample(ready, len(ready)))
+        ready = self.peers.ready(now) if due else []
+        order = dict.fromkeys(self.rng.sample(ready, len(ready)))
         share = self._share() if due else 1.0
         for message_id in due:
             if self._rests(message_id, now, comes):
@@ -253,11 +248,11 @@ class Wants:
             want.pulls += 1
             want.last_asked = peer
             if peer is None:
-                if self._peers.all_in(want.lacking):
+                if self.peers.all_in(want.lacking):
                     want.lacking.clear()
                 self._pulls.set(message_id, self._pull_again(want, now, share))
             else:
-                self._pulls.set(message_id, now + self._params.pull_timeout)
+                self._pulls.set(message_id, now + self.params.pull_timeout)
                 by_peer.setdefault(peer, []).append(message_id)
         batch = PULL_BATCH
         return [
@@ -268,14 +263,14 @@ class Wants:
 
     def ended(self, now: Time) -> list[MessageId]:
         """Ids whose time is over. They stay wanted until `found`."""
-        return self._ends.pop_due(self._group.elapsed(now) + ROUNDING)
+        return self._ends.pop_due(self.group.elapsed(now) + ROUNDING)
 
     def _rests(self, message_id: MessageId, now: Time, comes: Callable[[int], bool]) -> bool:
         want = self._wants[message_id]
         return now - want.since < _LONGEST_REST and comes(want.clock)
 
     def _share(self) -> float:
-        return self._rng.uniform(0.5, 1.0)
+        return self.rng.uniform(0.5, 1.0)
 
     def _yield_to(self, blamed: SenderId) -> bool:
         """Forget the last want of the sender with most of them, if that is more than `blamed`'s."""
@@ -288,12 +283,12 @@ class Wants:
     def _pull_again(self, want: Want, now: Time, share: float) -> Time:
         """When peers are asked again: ever more rarely, and for many ids at one time, as those of
         one step get the same `share` of the pause."""
-        longest = max(self._params.pull_timeout, (now - want.since) * _AGAIN)
-        longest = min(longest, self._params.heads_interval)
+        longest = max(self.params.pull_timeout, (now - want.since) * _AGAIN)
+        longest = min(longest, self.params.heads_interval)
         pause: float = min(PULL_RETRY * 2 ** min(want.pulls, 10), longest)
         return math.ceil((now + pause * share) / PULL_RETRY) * PULL_RETRY
 
     def _rearm(self, want: Want, now: Time) -> float:
         """Seconds until the group is asked again: ever more, at most as between comparisons."""
-        base = max(self._params.repair_min, (now - want.since) * _AGAIN)
-        return min(base, self._params.heads_interval) * self._rng.uniform(1.0, 1.5)
+        base = max(self.params.repair_min, (now - want.since) * _AGAIN)
+        return min(base, self.params.heads_interval) * self.rng.uniform(1.0, 1.5)
