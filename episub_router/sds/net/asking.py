@@ -152,9 +152,8 @@ def answered(
 ) -> list[Effect]:
     """What follows from an answer. `accept` says which of its messages are what they should be.
     `more`: it is the first part of a page, of which more is there."""
-    items, keys = response.items, tuple[Key, ...]()
-    if isinstance(effect, fx.AskRange) and effect.ids_only:
-        items, keys = (), tuple(item.key for item in items)
+    ids_only = isinstance(effect, fx.AskRange) and effect.ids_only
+    items = () if ids_only else response.items
     pulled = [r for item in items if (r := accept(item, effect.peer)) is not None]
     if isinstance(effect, fx.AskSnapshot):
         signed = [r.message for r in pulled if r.way is Way.PULLED]
@@ -178,5 +177,6 @@ def answered(
         case fx.AskCompare():
             effects += participant.failed(effect, now)
         case fx.AskRange(peer=peer) if not more:
+            keys = tuple(item.key for item in response.items) if ids_only else ()
             effects += participant.range_answered(peer, keys, response.next, now)
     return effects
