@@ -114,8 +114,8 @@ def test_a_lake_that_nothing_can_be_written_to_is_one_line(
 def test_the_batches_of_a_stream_are_little_data(
     traces: str, more: list[str], little: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever there will be, if it is on this machine; of a cluster nobody knows. Spark takes
-    them: with Sail memory grows by each."""
+    """Whatever there will be, if it is on this machine, so Sail takes them; of a cluster nobody
+    knows."""
     pytest.importorskip("pysail")
     from episub_router.pipeline import session
 
@@ -129,4 +129,25 @@ def test_the_batches_of_a_stream_are_little_data(
     lake = tmp_path / "lake"
     given = ["pipeline", "stream", traces, "--run", "r", "--lake", str(lake), *more]
     assert main(given) == 1
-    assert chosen == [(session.SPARK, session.FOR_LITTLE if little else {})]
+    usual = (session.SAIL, session.FOR_LITTLE) if little else (session.SPARK, {})
+    assert chosen == [usual]
+
+
+@pytest.mark.slow
+def test_a_stream_on_sail_begins_anew_and_goes_on(tmp_path: Path) -> None:
+    """As it keeps some memory of each batch."""
+    pytest.importorskip("pysail")
+    from episub_router.pipeline.lake import Lake
+
+    traces, lake = tmp_path / "star", tmp_path / "lake"
+    events = write_star(traces, nodes=3)
+    code = ("from episub_router.cli import main, pipeline; pipeline._ON_SAIL = 2; "
+            "raise SystemExit(main.main())")  # fmt: skip
+    command = [sys.executable, "-c", code, "pipeline", "stream", str(traces), "--run", "r",
+               "--lake", str(lake), "--files", "1", "--once", "--engine", "sail"]  # fmt: skip
+    ran = children.run(command, capture_output=True, text=True, check=True)
+    told = [line.split(":")[0].split(" /")[0] for line in ran.stdout.splitlines()]
+    assert told == ["following", "batch 0", "batch 1", "following", "batch 2"]
+    entries = Lake(None, str(lake)).manifest()
+    assert sum(entry.events for entry in entries) == events
+    assert Lake(None, str(lake)).live_progress("r")["batch"] == 2
