@@ -103,14 +103,13 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _add_answers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--window", type=seconds, metavar="SECONDS",
-                        help="of publishing that is answered together (default 10)")  # fmt: skip
-    parser.add_argument("--patience", type=seconds, metavar="SECONDS",
-                        help="what a message is given to arrive (default 10)")  # fmt: skip
-    parser.add_argument("--deadline", type=seconds, metavar="SECONDS",
-                        help="after which a delivery is late (default 3)")  # fmt: skip
-    parser.add_argument("--silence", type=seconds, metavar="SECONDS",
-                        help="after which a node is taken for gone (default 30)")  # fmt: skip
+    for name, what in (
+        ("window", "of publishing that is answered together (default 10)"),
+        ("patience", "what a message is given to arrive (default 10)"),
+        ("deadline", "after which a delivery is late (default 3)"),
+        ("silence", "after which a node is taken for gone (default 30)"),
+    ):
+        parser.add_argument(f"--{name}", type=seconds, metavar="SECONDS", help=what)
 
 
 def add_common(

@@ -24,8 +24,8 @@ _Made = TypeVar("_Made")
 
 
 def in_one(table: DataFrame) -> DataFrame:
-    """`table`, where it is little data (`session.LITTLE`) in one partition: what follows from it is
-    made in one stage then, as nothing has to be brought together."""
+    """`table`, in one partition where it is little data (`session.FOR_LITTLE`): what follows from
+    it is made in one stage then, as nothing has to be brought together."""
     return table.coalesce(1) if is_for_little(table.sparkSession) else table
 
 

@@ -43,11 +43,7 @@ _VECTORS = "jdk.incubator.vector"
 says so in the terminal."""
 
 _LOG_LEVEL = "spark.log.level"
-_LOGGING = "LOG4J_CONFIGURATION_FILE"
-"""Where a JVM looks for how to log before it looks at what Spark brings."""
-
 _PARTITIONS = "spark.sql.shuffle.partitions"
-_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 _DEFAULTS = {
     "spark.app.name": "episub",
@@ -77,27 +73,23 @@ _ON_ONE_MACHINE = {
     # A job that lists directories, with a task for each, takes longer than listing them.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
-LITTLE = {
+OPTIONS = "spark.driver.extraJavaOptions"
+FOR_LITTLE = {
     # Compiling code for a question takes longer than answering it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     _PARTITIONS: "1",
-    _ADAPTIVE: "false",
+    "spark.sql.adaptive.enabled": "false",
     # What is in one partition already isn't sent to anywhere.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.optimizer.disableHints": "true",
-}
-"""Settings for little data, as that of a stream's batch."""
-
-OPTIONS = "spark.driver.extraJavaOptions"
-FOR_LITTLE = LITTLE | {
     HERE: "true",
+    # With one compiler the JVM keeps room for 48 MB of code alone, which a process with many
+    # questions fills. Spark's classes, 25,000 of them, aren't verified when they are loaded.
     OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 }
-"""Settings for little data on this machine. With one compiler the JVM keeps room for 48 MB of code
-alone, which a process with many questions fills. Spark's classes, 25,000 of them, aren't verified
-when they are loaded."""
+"""Settings for little data on this machine, as that of a stream's batch."""
 
 LITTLE_BYTES = 64 << 20
 """Of traces, up to which planning takes longer than working. Chosen: some 200,000 events."""
@@ -189,7 +181,7 @@ def is_sail(spark: SparkSession) -> bool:
 
 def is_for_little(spark: SparkSession) -> bool:
     """Whether this is a session of Spark's with the settings for little data."""
-    return spark.conf.get(_PARTITIONS, "") == LITTLE[_PARTITIONS] and not is_sail(spark)
+    return spark.conf.get(_PARTITIONS, "") == FOR_LITTLE[_PARTITIONS] and not is_sail(spark)
 
 
 def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
@@ -201,7 +193,9 @@ def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     else:
         _find_java()
         if not Path(os.environ.get("SPARK_CONF_DIR", ""), "log4j2.properties").is_file():
-            os.environ.setdefault(_LOGGING, str(Path(__file__).with_name("log4j2.properties")))
+            # A JVM looks there for how to log before it looks at what Spark brings.
+            ours = str(Path(__file__).with_name("log4j2.properties"))
+            os.environ.setdefault("LOG4J_CONFIGURATION_FILE", ours)
     _prepare_workers()
     given = SparkConf()
     where = master or given.get("spark.master", "local[*]") or "local[*]"

@@ -3,7 +3,6 @@ S3, Google's and Azure's storage, each with its own client's settings."""
 
 import os
 import re
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -152,12 +151,8 @@ def fetched(uri: str) -> Iterator[str]:
         return
     system, place = at(uri)
     # The name says whether it is gzipped, too.
-    with (
-        tempfile.NamedTemporaryFile(suffix=Path(uri).suffix) as copy,
-        system.open_input_stream(place, compression=None) as source,
-    ):
-        shutil.copyfileobj(source, copy, BLOCK)
-        copy.flush()
+    with tempfile.NamedTemporaryFile(suffix=Path(uri).suffix) as copy:
+        fs.copy_files(place, copy.name, source_filesystem=system)
         yield copy.name
 
 
