@@ -17,9 +17,6 @@ from pyarrow import fs
 _NEW = ".new"
 _LEFT = re.compile(r"(.+)\.\d{20}-[0-9a-f]{32}\.(new|tmp)")
 
-BLOCK = 1 << 20
-"""Bytes copied at once."""
-
 
 def is_local(path: str) -> bool:
     """Whether `path` is one of this machine's file system, and no URI of another."""

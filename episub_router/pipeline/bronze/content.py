@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from episub_router.pipeline.storage import BLOCK
 from episub_router.trace.reading.pieces import Hole, gunzipped, is_gzip, plain
 
 
@@ -41,7 +40,7 @@ def head_of(path: str) -> bytes:
 def is_grown(path: str, earlier: str) -> bool:
     """Whether the file at `path` begins with all of the one at `earlier`, and goes on."""
     with open(path, "rb") as whole, open(earlier, "rb") as part:
-        while block := part.read(BLOCK):
+        while block := part.read(1 << 20):
             if whole.read(len(block)) != block:
                 return False
         return bool(whole.read(1))
