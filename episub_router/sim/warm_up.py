@@ -254,6 +254,7 @@ _FOUND = {
     *((__name__, name) for name in ("_fill", "_generator", "_method", "_new")),
     ("collections", "deque"),
     ("episub_router.protocol.types", "anyone"),
+    ("episub_router.protocol.types", "itself"),
     ("episub_router.protocol.types", "ungrouped"),
     ("episub_router.sim.routers.large", "belongs"),
     ("functools", "partial"),
