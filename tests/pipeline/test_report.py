@@ -465,7 +465,7 @@ def test_a_run_without_calm_has_no_p99_without_faults() -> None:
 def test_a_page_is_made_without_a_cache_and_keeps_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document = pytest.importorskip("episub_router.pipeline.report.html.page")
+    document = pytest.importorskip("episub_router.pipeline.report.html.document")
     bundles = iter(["unkept", "kept"])
     monkeypatch.setattr(document.vl_convert, "javascript_bundle", lambda _: next(bundles))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -1,25 +1,17 @@
 """The report as one HTML file, which asks for nothing from anywhere."""
 
-import json
-import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 
-import vl_convert
-from jinja2 import Environment, PackageLoader
 from markupsafe import Markup, escape
 
 from episub_router.pipeline.report import tables
 from episub_router.pipeline.report.comparison import COMPARED
 from episub_router.pipeline.report.figures import FIGURES
 from episub_router.pipeline.report.html.charts import charts
+from episub_router.pipeline.report.html.document import document, environment
 from episub_router.pipeline.report.model import Report
 from episub_router.pipeline.report.tables import CHANGE, Cell
-from episub_router.pipeline.storage import Storage
 
 _NAME = 20
 """Letters of a word that isn't broken; longer ones are ids, and would be wider than a page."""
@@ -35,40 +27,15 @@ _TOGETHER = re.compile(
 
 def as_html(report: Report, rows: Sequence[str] = ()) -> str:
     """The page. `rows` are files beside it that have the rows behind the figures."""
-    specs, beside = charts(report), PackageLoader("episub_router.pipeline.report.html", ".")
-    # What is put into templates is escaped.
-    templates = Environment(loader=beside, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    specs, templates = charts(report), environment()
     templates.filters |= {"words": _words, "classes": _classes}
-    style, _, _ = beside.get_source(templates, "report.css")
+    style, _, _ = templates.loader.get_source(templates, "report.css")  # type: ignore[union-attr]
     body = templates.get_template("report.html").render(
         report=report, rows=rows, tables=tables, specs=specs, figures=FIGURES,
         compared=COMPARED * report.compared,
         drawn=[name for name in specs if name.startswith("tree-")],
     )  # fmt: skip
-    # Names in it come from traces; none may end the script that it is in.
-    safe = json.dumps(specs).replace("<", "\\u003c")
-    return templates.get_template("document.html").render(
-        title="Broadcast report", style=Markup(style), body=Markup(body), specs=Markup(safe),
-        javascript=Markup(javascript()),
-    )  # fmt: skip
-
-
-@cache
-def javascript() -> str:
-    """Vega and what embeds its charts, as one script. To put it together takes longer than all else
-    that a page takes, so the user's cache keeps it."""
-    # Without a home there is no cache.
-    with suppress(OSError, RuntimeError):
-        return _kept().read_text(encoding="utf-8")
-    made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    with suppress(OSError, RuntimeError):
-        Storage().put(str(_kept()), made)
-    return made
-
-
-def _kept() -> Path:
-    cache_home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return cache_home / "episub" / f"vega-{version('vl-convert-python')}.js"
+    return document("Broadcast report", style, body, specs)
 
 
 def _classes(cell: Cell, head: str, kind: str) -> Markup:
