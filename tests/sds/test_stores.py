@@ -327,6 +327,21 @@ def test_a_message_of_an_altered_row_is_not_delivered_twice(disk: SqliteStore, c
     store.close()
 
 
+def test_messages_whose_rows_were_exchanged_both_come_back(disk: SqliteStore) -> None:
+    """Each was given the number of one arrival, so that the second was passed over."""
+    store, path = disk, disk.path
+    ids = [hash_of(b"raw %d" % n) for n in range(3)]
+    store.commit("c", [logged(i, n, raw=b"raw %d" % n) for n, i in enumerate(ids)])
+    store.set_reader("c", Cursor((2, ids[2]), 3))
+    store.close()
+    other = "CAST(CASE n WHEN 1 THEN 'raw 1' ELSE 'raw 0' END AS BLOB)"
+    altered(path, f"UPDATE message SET raw = {other} WHERE n < 3")
+    with closing(SqliteStore(path)) as store:
+        assert {*ids[:2]} == {*store.load("c", "alice", 100).damaged}
+        store.commit("c", [logged(ids[n], n, raw=b"raw %d" % n) for n in (0, 1)])
+        assert store.lacked("c", ids) == []
+
+
 def test_a_store_is_copied_while_it_is_in_use(tmp_path: Path, disk: SqliteStore) -> None:
     disk.commit("c", [logged(f"m{n}", n) for n in range(1, 50)])
     disk.backup(tmp_path / "copy.db")

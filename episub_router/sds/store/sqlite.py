@@ -187,7 +187,7 @@ class SqliteStore:
         inserted = db.executemany(
             f"INSERT OR IGNORE INTO message ({_READ}, received_at, segment, part, n) VALUES (?1, "
             f"?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, (SELECT low {damaged} name = ?3 AND "
-            "?2 < high))",
+            "?2 < high AND low NOT IN (SELECT n FROM message)))",
             rows,
         )
         self._counted(channel, inserted.rowcount)
