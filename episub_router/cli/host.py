@@ -78,6 +78,8 @@ def reported_errors() -> Iterator[None]:
     """Turn what is wrong with a store or an address, or ended the node, into one line."""
     try:
         yield
+    except* BrokenPipeError:
+        raise  # the reader of our output went away
     except* (StoreError, OSError, NodeStopped) as group:
         errors = _flat(group)
         raise CommandError("; ".join(str(e) for e in errors)) from errors[0]

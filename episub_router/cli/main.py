@@ -77,6 +77,8 @@ def _status(error: BaseException) -> int | None:
     if isinstance(error, CommandError):
         print(f"episub: {error}", file=sys.stderr)
         return 1
+    if isinstance(error, SystemExit):
+        raise error  # rich's, for example, where the reader of our output went away
     if isinstance(error, BrokenPipeError):
         # The reader of our output went away; Python would complain again while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

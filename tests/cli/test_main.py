@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import pytest
@@ -122,6 +125,22 @@ def test_the_commands_load_no_libp2p_before_they_run() -> None:
     )
     ran = children.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["node", "--topic", "t", "--json"], ["top", "--topic", "t"], ["trace", "collect", "there"]],
+)
+def test_a_reader_that_goes_away_ends_the_command_in_silence(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    """As `| head` does."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "episub_router", *arguments]
+    with open(writing, "wb") as output:
+        ran = children.run(command, cwd=tmp_path, stdin=DEVNULL, stdout=output, stderr=PIPE)
+    assert (ran.returncode, ran.stderr) == (1, b"")
 
 
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
