@@ -342,6 +342,21 @@ def test_records_are_bounded_and_connected_ones_stay(monkeypatch: Any) -> None:
     assert {record.key for record in lab.peers} == {KEY, b"9", b"10"}
 
 
+def test_the_loss_of_a_neighbour_is_reported_though_records_are_full(
+    lab: Lab, peer: RemotePeer, monkeypatch: Any
+) -> None:
+    """The host forgets a connection before Pubsub reports its end."""
+    monkeypatch.setattr(peers, "MAX_PEERS", 3)
+    lab.make_writable(peer)
+    peer.topics["t"] = None
+    lab.log.take()
+    del lab.pubsub.connections[peer.id]
+    for number in range(10):
+        _ = lab.peers[b"%d" % number]
+    lab.lose_stream(peer)
+    assert lab.log.take() == ["no gossipsub", "lost"]
+
+
 def test_a_connection_of_which_no_end_was_reported_leaves_nothing(
     lab: Lab, peer: RemotePeer
 ) -> None:
