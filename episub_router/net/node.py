@@ -38,12 +38,12 @@ from episub_router.net.params import RouterParams
 from episub_router.net.payloads import Payloads
 from episub_router.net.peers import PeerTable
 from episub_router.net.publish_room import PublishRoom
+from episub_router.net.tasks import Tasks
 from episub_router.net.topics import JoinedTopic, TopicDriver, is_in_a_view
 from episub_router.protocol.hyparview import CONTACTS_ASKED
 from episub_router.protocol.params import EpisubParams
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.overlay import OverlayTrace
-from episub_router.util.tasks import Tasks
 from episub_router.wire.leave_proof import sign_leave
 
 _DIRECT_FIRST_AFTER = 0.1
@@ -82,7 +82,7 @@ class NodeParts:
             self.book.found(peer, addresses)
         self.framer = Framer(host, self.book, counters)
         silence = SilenceWatch(host, peers)
-        self.tasks = tasks = Tasks()
+        self.tasks = tasks = Tasks(counters)
         pinger = Pinger(host, counters, tasks)
         most = router_params.max_message_size
         self.large = large = LargeMessages(pubsub, counters, self.events, joined, threshold, most)

@@ -14,7 +14,7 @@ from episub_router.net.backlog import Backlog
 from episub_router.net.connections import ping
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.peers import RemotePeer
-from episub_router.util.tasks import Tasks
+from episub_router.net.tasks import Tasks
 
 CONNECTION = SimpleNamespace(is_closed=False, muxed_conn=None)
 NETWORK = SimpleNamespace(get_connections=lambda peer: [CONNECTION])
@@ -29,7 +29,7 @@ class Measuring:
         self.reports: list[tuple[bytes, float | None]] = []
         self.counters = Counters()
         host: Any = CONNECTED
-        self.tasks = Tasks()
+        self.tasks = Tasks(self.counters)
         self.pinger = ping.Pinger(host, self.counters, self.tasks)
 
         async def measure(host: Any, peer: ID) -> float:

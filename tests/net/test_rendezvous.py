@@ -19,7 +19,7 @@ from episub_router.net.counters import Counters, Reason
 from episub_router.net.discovery import rendezvous
 from episub_router.net.discovery.rendezvous import Rendezvous
 from episub_router.net.events import Alone, TopicEvents
-from episub_router.util.tasks import Tasks
+from episub_router.net.tasks import Tasks
 
 ME = b"me"
 ADDRESS = Multiaddr("/ip4/192.0.2.1/tcp/4001")
@@ -56,8 +56,8 @@ class Seeker:
     """A rendezvous with its counters and all that it found."""
 
     def __init__(self, *sources: Any) -> None:
-        self.tasks = Tasks()
         self.counters = Counters()
+        self.tasks = Tasks(self.counters)
         self.book = AddressBook()
         self.events = TopicEvents()
         self.contacts: list[tuple[bytes, ...]] = []
@@ -196,6 +196,30 @@ def raising(error: Exception) -> Callable[[], Any]:
         raise error
 
     return answer
+
+
+async def test_a_source_of_plain_functions_that_raise_is_counted(
+    autojump_clock: MockClock,
+) -> None:
+    class Broken(Directory):
+        provide = withdraw = staticmethod(lambda _: raising(OSError("no route"))())
+
+    async with seeking(Broken(), good := Directory()) as seeker:
+        await trio.sleep(0.1)
+        seeker.rendezvous.leave("t")
+        await trio.sleep(0.1)
+        assert good.calls == ["find", "provide", "withdraw"]
+        assert seeker.counters[Reason.DISCOVERY_FAILED] == 2
+        assert seeker.counters[Reason.ERROR] == 0
+
+
+async def test_a_task_that_raises_ends_no_other(autojump_clock: MockClock) -> None:
+    """It would end the node."""
+    async with seeking(Directory()) as seeker:
+        seeker.tasks.start(trio.Event.wait, None)  # type: ignore[arg-type]
+        await trio.sleep(0.1)
+        assert seeker.counters[Reason.ERROR] == 1
+        seeker.rendezvous.leave("t")
 
 
 @pytest.mark.parametrize(

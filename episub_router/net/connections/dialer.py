@@ -25,8 +25,8 @@ from episub_router.net.connections.dial_budget import DialBudget, one_of_each_ho
 from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.net.params import RouterParams
 from episub_router.net.peers import PROTOCOL_ID, PeerListener, PeerTable, RemotePeer
+from episub_router.net.tasks import Tasks
 from episub_router.util.load_aware import Pace, load_aware
-from episub_router.util.tasks import Tasks
 
 _MAX_DIALS = 256
 """Peers that are dialled, or to be dialled; chosen: four topics' worth of requests under way."""

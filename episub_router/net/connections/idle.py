@@ -25,7 +25,7 @@ from episub_router.net.connections.moved import MovedPeers
 from episub_router.net.connections.ping import PING_PROTOCOL
 from episub_router.net.counters import Counters, Ordinary
 from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
-from episub_router.util.tasks import Tasks
+from episub_router.net.tasks import Tasks
 
 _CLOSE_TIMEOUT = 5.0
 """Seconds; py-libp2p's close takes 0.2."""

@@ -23,9 +23,9 @@ from libp2p.protocol_muxer.multiselect_communicator import MultiselectCommunicat
 from episub_router.net.connections.kernel import shortest_rtt
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.peers import RemotePeer
+from episub_router.net.tasks import Tasks
 from episub_router.util.connections import is_connected
 from episub_router.util.load_aware import load_aware
-from episub_router.util.tasks import Tasks
 
 PING_PROTOCOL = TProtocol("/ipfs/ping/1.0.0")
 _PING_LENGTH = 32

@@ -16,8 +16,8 @@ from episub_router.addresses import is_circuit
 from episub_router.net.address_book import DIALLED_ADDRESSES, AddressBook
 from episub_router.net.counters import Counters, Reason
 from episub_router.net.events import Alone, TopicEvents
+from episub_router.net.tasks import Tasks
 from episub_router.util.checks import check_methods
-from episub_router.util.tasks import Tasks
 
 FIRST_PAUSE = 1.0
 """Seconds after the first look-up in a source; doubles each time; chosen."""
@@ -120,7 +120,7 @@ class Rendezvous:
                     nursery.start_soon(self._seek, topic, source)
         for source in self.sources:
             if topic not in self._searches:
-                await self._attempt(source.withdraw(topic))
+                await self._attempt(source.withdraw, topic)
 
     async def _seek(self, topic: str, source: Discovery) -> None:
         pause = FIRST_PAUSE
@@ -130,7 +130,7 @@ class Rendezvous:
             contacts = await self._find(topic, source)
             if contacts:
                 self.add_contacts(topic, contacts)
-            if provide_at <= trio.current_time() and await self._attempt(source.provide(topic)):
+            if provide_at <= trio.current_time() and await self._attempt(source.provide, topic):
                 provide_at = trio.current_time() + PROVIDE_INTERVAL
             with trio.move_on_after(pause * self.rng.uniform(0.5, 1.0)):
                 async for event in events:
@@ -141,11 +141,11 @@ class Rendezvous:
                 await trio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _attempt(self, call: Awaitable[object]) -> bool:
-        """Whether `call` ended well and in time."""
+    async def _attempt(self, call: Callable[[str], Awaitable[object]], topic: str) -> bool:
+        """Whether `call` for `topic` ended well and in time."""
         try:
             with trio.fail_after(LOOKUP_TIMEOUT):
-                await call
+                await call(topic)
         except Exception:
             self.counters.add(Reason.DISCOVERY_FAILED)
             return False
@@ -155,14 +155,14 @@ class Rendezvous:
         """A few of the peers that `source` names, at random, with their addresses learnt."""
         answer: dict[bytes, tuple[Multiaddr, ...]] = {}
 
-        async def ask() -> None:
+        async def ask(topic: str) -> None:
             found = await source.find(topic)
             if len(found) > MAX_ANSWER:
                 self.counters.add(Reason.DISCOVERY_EXCESS, len(found) - MAX_ANSWER)
             for info in islice(found, MAX_ANSWER):
                 self._take(info, answer)
 
-        await self._attempt(ask())
+        await self._attempt(ask, topic)
         chosen = sorted(answer)
         if len(chosen) > MAX_CONTACTS:
             chosen = self.rng.sample(chosen, MAX_CONTACTS)

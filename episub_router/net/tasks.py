@@ -9,13 +9,17 @@ from typing import ParamSpec
 
 import trio
 
+from episub_router.net.counters import Counters
+
 P = ParamSpec("P")
 
 
 class Tasks:
-    """Runs tasks until it is cancelled. Those that are started before begin when it runs."""
+    """Runs tasks until it is cancelled. Those that are started before begin when it runs. What one
+    raises is counted, and ends none but itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
         self._put, self._take = trio.open_memory_channel[Callable[[], Awaitable[object]]](inf)
         """Bound: what their starters have under way."""
 
@@ -27,4 +31,8 @@ class Tasks:
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             async for task in self._take:
-                nursery.start_soon(task)
+                nursery.start_soon(self._run, task)
+
+    async def _run(self, task: Callable[[], Awaitable[object]]) -> None:
+        with self._counters.guarded("a task"):
+            await task()
