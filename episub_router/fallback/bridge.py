@@ -91,8 +91,7 @@ class Bridge(PeerListener):
         node = self._node
         for info in named:
             if node.book.learn(info.peerID, info.signedPeerRecord, _INFORMANT):
-                peer = node.peers[info.peerID]
-                node.tasks.start(node.dialer.connect, peer, for_others=True)
+                node.dialer.connect_for_others(info.peerID)
 
     def gossipsub_peer_added(self, peer: RemotePeer) -> None:
         """`peer` has a stream over one of `params.protocols`, and speaks no Episub."""

@@ -148,11 +148,14 @@ class NodeParts:
             network.protect(info.peer_id, "direct-peer")
         await trio.sleep(_DIRECT_FIRST_AFTER)
         while peers:
-            for info in peers:
-                # Whatever connects to a peer limits the life of its addresses.
-                self.host.get_peerstore().add_addrs(info.peer_id, info.addrs, PERMANENT_ADDR_TTL)
-                if not network.get_connections(info.peer_id):
-                    self.tasks.start(self.dialer.connect, self.peers[info.peer_id.to_bytes()])
+            async with trio.open_nursery() as nursery:
+                for info in peers:
+                    # Whatever connects to a peer limits the life of its addresses.
+                    store = self.host.get_peerstore()
+                    store.add_addrs(info.peer_id, info.addrs, PERMANENT_ADDR_TTL)
+                    if not network.get_connections(info.peer_id):
+                        peer = self.peers[info.peer_id.to_bytes()]
+                        nursery.start_soon(partial(self.dialer.connect, peer, given=info.addrs))
             await trio.sleep(interval)
 
     async def stop_auto_connector(self) -> None:

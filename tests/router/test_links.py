@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from math import inf
 
 import pytest
 import trio
@@ -13,15 +14,13 @@ from libp2p.network.swarm import Swarm
 from libp2p.peer.envelope import seal_record
 from libp2p.peer.id import ID
 from libp2p.peer.peer_record import PeerRecord
+from libp2p.peer.peerinfo import PeerInfo
 from libp2p.peer.peerstore import PERMANENT_ADDR_TTL, PeerStore
+from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
 from multiaddr import Multiaddr
 
-from episub_router import (
-    EpisubRouter,
-    ResilientPubsub,
-    RouterParams,
-)
+from episub_router import EpisubRouter, FallbackParams, ResilientPubsub, RouterParams
 from episub_router.net import peers
 from episub_router.net.connections.dial_budget import BUDGET, PER_INFORMANT
 from episub_router.net.counters import Ordinary, Reason
@@ -222,14 +221,18 @@ async def third_party(ports: int) -> AsyncIterator[tuple[list[int], list[int]]]:
         nursery.cancel_scope.cancel()
 
 
+def made_up(number: int, ports: list[int]) -> tuple[bytes, bytes]:
+    """The id of a made-up peer, and its record, which has addresses at these ports."""
+    keys = create_new_key_pair(number.to_bytes(32, "big"))
+    addresses = [Multiaddr(f"/ip4/127.0.0.1/tcp/{port}") for port in ports]
+    peer = PeerRecord(ID.from_pubkey(keys.public_key), addresses, 1)
+    return peer.peer_id.to_bytes(), seal_record(peer, keys.private_key).marshal_envelope()
+
+
 def told_of(node: Node, number: int, ports: list[int], informant: bytes | None) -> bytes:
     """The id of a made-up peer whose record, which `informant` or the peer itself has sent to
     `node`, has addresses at these ports."""
-    keys = create_new_key_pair(bytes([number]) * 32)
-    addresses = [Multiaddr(f"/ip4/127.0.0.1/tcp/{port}") for port in ports]
-    made_up = PeerRecord(ID.from_pubkey(keys.public_key), addresses, 1)
-    key = made_up.peer_id.to_bytes()
-    signed = seal_record(made_up, keys.private_key).marshal_envelope()
+    key, signed = made_up(number, ports)
     assert parts(node).book.learn(key, signed, informant)
     return key
 
@@ -287,6 +290,47 @@ async def test_dials_for_others_do_not_hold_ours_up() -> None:
         await eventually(lambda: record(node, other).state is PeerState.WRITABLE)
         assert count(node, Reason.DIAL_FAILED) == 0
     await listener.aclose()
+
+
+async def test_peers_that_a_prune_names_do_not_hold_ours_up() -> None:
+    """One RPC may have any number of PRUNEs, with sixteen peers that answer nothing in each."""
+    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    named = [
+        rpc_pb2.PeerInfo(peerID=key, signedPeerRecord=signed)
+        for key, signed in (made_up(number, [port]) for number in range(1, 301))
+    ]
+    async with running_nodes(2, router=EpisubRouter) as (node, other):
+        bridge = router(node)._bridge
+        assert bridge is not None
+        bridge._connect_to(named)
+        await eventually(lambda: count(node, Ordinary.DIALS) > 0)
+        assert len(peers_of(node)) < 150, "what isn't dialled needs no record"
+        parts(node).book.found(other.id.to_bytes(), tuple(other.info.addrs))
+        parts(node).peers.request(record(node, other))
+        await eventually(lambda: record(node, other).state is PeerState.WRITABLE)
+        assert count(node, Reason.DIALS_FULL) == 0
+    await listener.aclose()
+
+
+async def test_a_direct_peer_is_dialled_where_the_operator_says() -> None:
+    """Whatever its record says, which may be from elsewhere, and whoever brought that, and whatever
+    failed before."""
+    async with running_nodes(1, router=EpisubRouter) as [other]:
+        info = PeerInfo(other.id, other.info.addrs)
+        elsewhere = [Multiaddr(f"/ip4/127.0.0.1/tcp/{port}") for port in (2, 3, 4)]
+        keys = other.host.get_private_key()
+        signed = seal_record(PeerRecord(other.id, elsewhere, 2**62), keys).marshal_envelope()
+        direct = EpisubRouter(
+            direct_peers=[info], fallback=FallbackParams(direct_connect_interval=1)
+        )
+        async with running_nodes(1, router=lambda: direct, seed=1) as [node]:
+            await eventually(lambda: record(node, other).state is PeerState.WRITABLE)
+            await node.host.disconnect(other.id)
+            await eventually(lambda: not peers_of(node).is_connected(other.id))
+            assert parts(node).book.learn(other.id.to_bytes(), signed, b"hostile")
+            record(node, other).dial_not_before = inf
+            await eventually(lambda: record(node, other).state is PeerState.WRITABLE)
 
 
 async def test_a_peer_without_a_known_address_is_not_dialled() -> None:

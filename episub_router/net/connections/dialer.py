@@ -6,6 +6,7 @@ over once that is so, or has failed; every request ends in one of the two.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,8 @@ from episub_router.net.tasks import Tasks
 from episub_router.util.load_aware import Pace, load_aware
 
 _MAX_DIALS = 256
-"""Peers that are dialled, or to be dialled; chosen: four topics' worth of requests under way."""
+"""Peers that are dialled, or to be dialled, half of them for others at most; chosen: four topics'
+worth of requests under way."""
 
 STREAM_TIMEOUT = 10.0
 """Seconds that a connected peer has for Pubsub's stream to it: as long as py-libp2p negotiates one,
@@ -82,6 +84,17 @@ class Dialer(PeerListener):
         if peer.request is not None:
             self.tasks.start(self._serve, peer, peer.request, for_others)
 
+    def connect_for_others(self, key: bytes) -> None:
+        """Connect to a peer that another one offered. Where too many dials are under way it is
+        left: there is no hurry, and more will be offered."""
+        if self._under_way < _MAX_DIALS // 2:
+            self._under_way += 1
+            self.tasks.start(self._take_up, self.peers[key])
+
+    async def _take_up(self, peer: RemotePeer) -> None:
+        self._under_way -= 1
+        await self.connect(peer, for_others=True)
+
     async def _serve(self, peer: RemotePeer, writable: trio.Event, for_others: bool) -> None:
         """Set `writable` in the end, or report why it isn't."""
         if writable.is_set():
@@ -109,13 +122,19 @@ class Dialer(PeerListener):
             self.peers.dial_failed(peer)
 
     async def connect(
-        self, peer: RemotePeer, writable: trio.Event | None = None, *, for_others: bool = False
+        self,
+        peer: RemotePeer,
+        writable: trio.Event | None = None,
+        *,
+        for_others: bool = False,
+        given: Sequence[Multiaddr] = (),
     ) -> Reason | None:
-        """Connect to `peer` when it is its turn, and for a moment wait for `writable`. Returns why
-        there is no connection, if there is none. Never raises."""
-        if self._under_way >= _MAX_DIALS:
+        """Connect to `peer` when it is its turn, and for a moment wait for `writable`. `given` are
+        addresses that the operator wants dialled, whatever failed before. Returns why there is no
+        connection, if there is none. Never raises."""
+        if self._under_way >= (_MAX_DIALS // 2 if for_others else _MAX_DIALS):
             return Reason.DIALS_FULL
-        if peer.dial_not_before > trio.current_time():
+        if peer.dial_not_before > trio.current_time() and not given:
             return Reason.DIAL_BACKED_OFF
         self._under_way += 1
         try:
@@ -123,7 +142,7 @@ class Dialer(PeerListener):
                 if for_others:
                     await turn.enter_async_context(self._for_others)
                 await turn.enter_async_context(self._limiter)
-                reason = await self._dial(peer)
+                reason = await self._dial(peer, given)
                 if reason is None and writable is not None:
                     # Identify and Pubsub's streams are more work than the dial was.
                     await self._wait_for_stream(peer.id, writable, _HELD)
@@ -156,13 +175,13 @@ class Dialer(PeerListener):
         self._limiter.total_tokens = turns
         self._for_others.total_tokens = max(1, turns // 2)
 
-    async def _dial(self, peer: RemotePeer) -> Reason | None:
+    async def _dial(self, peer: RemotePeer, given: Sequence[Multiaddr]) -> Reason | None:
         if self.peers.is_connected(peer.id):
             return None
-        addresses = self._known_addresses(peer)
+        addresses = list(dict.fromkeys([*given, *self._known_addresses(peer)]))
         if not addresses or peer.id == self._host.get_id():
             return Reason.DIAL_NO_ADDRESS
-        informant = self.book.informant(peer.key)
+        informant = None if given else self.book.informant(peer.key)
         if informant:
             # The host may be a third party: a made-up record can name many of its ports.
             if informant != peer.key:
