@@ -29,8 +29,8 @@ from episub_router import (
 from episub_router.net.counters import DropLog, Ordinary, Reason
 from episub_router.net.events import MAX_WAITING, TopicEvents, line_on
 from episub_router.protocol.effects import DownReason
-from tests.hosts import PATIENCE, Node, connect, running_nodes
-from tests.router.overlays import TOPIC, router
+from tests.hosts import PATIENCE, Node, connect, eventually, running_nodes
+from tests.router.overlays import TOPIC, count, router
 
 SOMEBODY = ID.from_pubkey(create_new_key_pair(bytes(32)).public_key)
 
@@ -155,6 +155,19 @@ async def test_a_bootstrap_node_that_can_not_be_reached(port: int | None, reason
             assert f"{failed.address}/p2p/{SOMEBODY}" == address
             assert reason in failed.reason
             assert failed.reason in await why_alone(node)
+
+
+@pytest.mark.hosts
+async def test_a_dial_that_is_under_way_has_not_failed() -> None:
+    [mute] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    address = f"/ip4/127.0.0.1/tcp/{mute.socket.getsockname()[1]}/p2p/{SOMEBODY}"
+    async with running_nodes(
+        1, router=lambda: EpisubRouter(bootstrap=[address]), pubsub_class=ResilientPubsub, seed=2
+    ) as [node]:
+        await node.pubsub.subscribe(TOPIC)
+        await eventually(lambda: count(node, Ordinary.DIALS) == 1)
+        assert "no peer has been found yet" in await why_alone(node)
+    await mute.aclose()
 
 
 @pytest.mark.hosts

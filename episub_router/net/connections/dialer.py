@@ -195,9 +195,11 @@ class Dialer(PeerListener):
             # What one leaves of its part, the next ones have.
             left = max(deadline - trio.current_time(), self.params.dial_timeout / len(addresses))
             seconds = left / (len(addresses) - tried)
-            await self._try(peer, address, seconds, once=informant is not None)
+            error = await self._try(peer, address, seconds, once=informant is not None)
             if self.peers.is_connected(peer.id):
+                peer.dial_error = ""
                 break
+            peer.dial_error = error
         else:
             return Reason.DIAL_FAILED
         if informant:
@@ -206,9 +208,9 @@ class Dialer(PeerListener):
 
     async def _try(
         self, peer: RemotePeer, address: Multiaddr, seconds: float, *, once: bool
-    ) -> None:
-        """Dial one address; with one connection if `once`, where py-libp2p makes four."""
-        peer.dial_error = f"no answer in {seconds:g} s"
+    ) -> str:
+        """Dial one address; with one connection if `once`, where py-libp2p makes four. Returns why
+        there is no connection, where there is none."""
         network: Any = self._host.get_network()
         dial = network.dial_addr
         if once:
@@ -216,8 +218,7 @@ class Dialer(PeerListener):
             dial = getattr(network, "dial_addr_once", alone)
         try:
             if not await network.connection_gate.is_allowed(address):
-                peer.dial_error = "the host's connection gate is closed to it"
-                return
+                return "the host's connection gate is closed to it"
             async with load_aware(seconds) as seen:
                 try:
                     # `connect` dials the first TCP address of the peerstore, refuses for a minute
@@ -232,7 +233,8 @@ class Dialer(PeerListener):
                     self._pace(seen)
         except Exception as error:
             # Whatever goes wrong here, there is the next address.
-            peer.dial_error = root_cause(error)
+            return root_cause(error)
+        return f"no answer in {seconds:g} s"
 
     def _known_addresses(self, peer: RemotePeer) -> list[Multiaddr]:
         """Ours first, then those that the host has from elsewhere, without repetition; through
