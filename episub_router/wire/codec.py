@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,9 +23,9 @@ Records: TypeAlias = Callable[[bytes], bytes | None]
 """The signed peer record (envelope bytes) of a peer id; None when there is none."""
 
 Part: TypeAlias = "_Field | _Peer | _Each | _Message"
-"""A field, or a whole message: `write` gives a value as protobuf has it, and raises TypeError for
-ids and sources that aren't bytes; `read` gives the value that protobuf has, or raises PartDropped.
-"""
+"""A field, or a whole message: `write` gives a value as protobuf takes it, messages as dictionaries
+of their fields, which is twice as fast; it raises TypeError for ids and sources that aren't bytes.
+`read` gives the value that protobuf has, or raises PartDropped."""
 
 _T = TypeVar("_T")
 
@@ -154,21 +155,18 @@ class _Field:
     """A single value. What protobuf gets as None is left out."""
 
     to_wire: Callable[[Any], Any] = lambda value: value
-    from_wire: Callable[[Reader, Any], Any] = lambda _, value: value
+    read: Callable[[Reader, Any], Any] = lambda _, value: value
 
     def write(self, value: Any, records: Records) -> Any:
         return self.to_wire(value)
-
-    def read(self, reader: Reader, value: Any) -> Any:
-        return self.from_wire(reader, value)
 
 
 class _Peer:
     """A peer, with its address record."""
 
-    def write(self, value: Any, records: Records) -> pb.PeerInfo:
+    def write(self, value: Any, records: Records) -> dict[str, bytes | None]:
         peer = id_bytes(value)
-        return pb.PeerInfo(peerID=peer, signedPeerRecord=records(peer))
+        return {"peerID": peer, "signedPeerRecord": records(peer)}
 
     def read(self, reader: Reader, value: pb.PeerInfo) -> bytes:
         return reader.peer(value)
@@ -183,21 +181,23 @@ class _Each:
     excess: WireFault
 
     def write(self, value: Any, records: Records) -> list[Any]:
-        return [self.part.write(each, records) for each in value]
+        write = self.part.write
+        return [write(each, records) for each in value]
 
     def read(self, reader: Reader, value: Any) -> tuple[Any, ...]:
-        bound, part = getattr(reader.limits, self.limit), self.part
-        return tuple(reader.each(value, lambda each: part.read(reader, each), bound, self.excess))
+        bound, read = getattr(reader.limits, self.limit), partial(self.part.read, reader)
+        return tuple(reader.each(value, read, bound, self.excess))
 
 
 class _Message:
     """A message, or a line of one, with its fields in the order in which they are read. `check`
-    gets the whole then, as it came and as it was read; it may raise PartDropped."""
+    gets the whole before, as it came, and may raise PartDropped: of what is refused nothing is
+    read."""
 
     def __init__(
         self,
         kind: type,
-        check: Callable[[Reader, Any, Any], None] = lambda *_: None,
+        check: Callable[[Reader, Any], None] = lambda *_: None,
         /,
         *,
         make: Callable[..., Any] | None = None,
@@ -205,18 +205,26 @@ class _Message:
     ) -> None:
         self.kind = kind
         self._make = make or kind
-        self._on_wire: Callable[..., Any] = getattr(pb, kind.__name__)
         self._check = check
-        self._fields = list(fields.items())
+        self._writers = [(name, part.write) for name, part in fields.items()]
+        self._readers = [(name, part.read) for name, part in fields.items()]
 
-    def write(self, value: Any, records: Records) -> Any:
-        fields = {name: part.write(getattr(value, name), records) for name, part in self._fields}
-        return self._on_wire(**fields)
+    def write(self, value: Any, records: Records) -> dict[str, Any]:
+        return {name: write(getattr(value, name), records) for name, write in self._writers}
 
     def read(self, reader: Reader, value: Any) -> Any:
-        fields = {name: part.read(reader, getattr(value, name)) for name, part in self._fields}
-        made = self._make(**fields)
-        self._check(reader, value, made)
+        self._check(reader, value)
+        fields = {name: read(reader, getattr(value, name)) for name, read in self._readers}
+        return self._make(**fields)
+
+
+class _TreeMessage(_Message):
+    """A message that would be about the shared tree without what it was about."""
+
+    def read(self, reader: Reader, value: Any) -> Any:
+        made = super().read(reader, value)
+        if (value.sources or value.standby) and made == self.kind():
+            raise PartDropped(WireFault.BAD_SOURCE)
         return made
 
 
@@ -224,23 +232,23 @@ def _mask_bytes(mask: int) -> bytes:
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 
-def _write_preamble(preamble: pm.Preamble) -> pb.Preamble:
+def _write_preamble(preamble: pm.Preamble) -> dict[str, Any]:
     envelope = preamble.envelope
     if not isinstance(envelope, Authorship):
         raise TypeError(f"the envelope of a preamble must be an Authorship: {envelope!r}")
-    return pb.Preamble(
-        id=id_bytes(preamble.id),
-        author=envelope.author,
-        seqno=envelope.seqno,
-        size=preamble.size,
-        piece_size=preamble.piece_size,
-        root=preamble.root,
-        key=envelope.key or None,
-        signature=envelope.signature or None,
-    )
+    return {
+        "id": id_bytes(preamble.id),
+        "author": envelope.author,
+        "seqno": envelope.seqno,
+        "size": preamble.size,
+        "piece_size": preamble.piece_size,
+        "root": preamble.root,
+        "key": envelope.key or None,
+        "signature": envelope.signature or None,
+    }
 
 
-def _check_neighbor(reader: Reader, body: pb.Neighbor, _: object) -> None:
+def _check_neighbor(reader: Reader, body: pb.Neighbor) -> None:
     # A value that a closed enum lacks looks as if the field were missing.
     if not body.HasField("role") or not body.HasField("kind"):
         raise PartDropped(WireFault.UNKNOWN_ENUM)
@@ -248,18 +256,12 @@ def _check_neighbor(reader: Reader, body: pb.Neighbor, _: object) -> None:
         raise PartDropped(WireFault.LINKS_RANGE)
 
 
-def _check_trees(_: Reader, body: pb.Graft | pb.Prune, made: object) -> None:
-    # Without what it was about, it would be about the shared tree.
-    if (body.sources or body.standby) and made in (m.Graft(), m.Prune()):
-        raise PartDropped(WireFault.BAD_SOURCE)
-
-
-def _check_piece_graft(reader: Reader, body: pb.PieceGraft, _: object) -> None:
+def _check_piece_graft(reader: Reader, body: pb.PieceGraft) -> None:
     if body.HasField("source"):
         reader.source(body.source)
 
 
-def _check_piece(reader: Reader, body: pb.Piece, _: object) -> None:
+def _check_piece(reader: Reader, body: pb.Piece) -> None:
     if (
         not 1 <= len(body.data) <= reader.limits.max_piece_bytes
         or body.index >= reader.limits.max_pieces
@@ -274,8 +276,8 @@ def _piece(**fields: Any) -> pm.Piece:
 
 _plain = _Field()
 _unless_empty = _Field(lambda value: value or None)
-_hops = _Field(from_wire=Reader.hops)
-_ttl = _Field(from_wire=Reader.ttl)
+_hops = _Field(read=Reader.hops)
+_ttl = _Field(read=Reader.ttl)
 _id = _Field(id_bytes, Reader.message_id)
 _peer_id = _Field(id_bytes, Reader.peer_id)
 _source = _Field(source_bytes, Reader.source)
@@ -288,9 +290,9 @@ _sources = _Each(_source, "max_sources", WireFault.TOO_MANY_SOURCES)
 _summary = _Message(m.MessageSummary, id=_id, hops=_hops)
 _tree_root = _Message(
     m.TreeRoot,
-    proof=_Field(from_wire=Reader.proof_of_round),
+    proof=_Field(read=Reader.proof_of_round),
     source=_source,
-    round=_Field(from_wire=lambda _, value: value % ROUNDS),
+    round=_Field(read=lambda _, value: value % ROUNDS),
     cost=_Field(lambda cost: min(round(cost * 1e6), _MAX_COST), lambda _, value: value / 1e6),
 )
 _root_request = _Message(m.RootRequest, source=_source, round=_plain)
@@ -303,7 +305,7 @@ _messages = (
     _Message(m.GetTopics),
     _Message(
         m.Topics,
-        topics=_Each(_Field(from_wire=Reader.topic), "max_topics", WireFault.TOO_MANY_TOPICS),
+        topics=_Each(_Field(read=Reader.topic), "max_topics", WireFault.TOO_MANY_TOPICS),
     ),
     _Message(m.Join, ttl=_ttl, peer=_peer),
     _Message(m.ForwardJoin, ttl=_ttl, peer=_peer),
@@ -311,26 +313,25 @@ _messages = (
         m.Neighbor,
         _check_neighbor,
         # The enums of the core have the numbers of those on the wire.
-        role=_Field(from_wire=lambda _, value: m.NeighborRole(value)),
+        role=_Field(read=lambda _, value: m.NeighborRole(value)),
         links=_plain,
-        kind=_Field(from_wire=lambda _, value: m.LinkKind(value)),
+        kind=_Field(read=lambda _, value: m.LinkKind(value)),
         peers=_peers,
         random_links=_plain,
         numbers_only=_unless_empty,
     ),
     _Message(m.Disconnect, alive=_plain),
-    _Message(m.Leave, proof=_Field(from_wire=Reader.proof_of_leave), source=_peer_id, ttl=_ttl),
+    _Message(m.Leave, proof=_Field(read=Reader.proof_of_leave), source=_peer_id, ttl=_ttl),
     _Message(m.Shuffle, ttl=_ttl, peer=_peer, offered=_unless_empty, peers=_peers),
     _Message(m.ShuffleReply, peers=_peers),
     _Message(m.IHave, summary=_Each(_summary, "max_ids", WireFault.TOO_MANY_IDS)),
-    _Message(
+    _TreeMessage(
         m.Graft,
-        _check_trees,
         ids=_Each(_id, "max_ids", WireFault.TOO_MANY_IDS),
         sources=_sources,
         standby=_sources,
     ),
-    _Message(m.Prune, _check_trees, sources=_sources, standby=_sources),
+    _TreeMessage(m.Prune, sources=_sources, standby=_sources),
     _Message(
         m.Root,
         roots=_Each(_tree_root, "max_sources", WireFault.TOO_MANY_SOURCES),
@@ -380,13 +381,13 @@ _by_kind: dict[object, tuple[str, _Message]] = {
 _by_field = dict(_by_kind.values())
 
 
-def write_message(message: m.Message, records: Records) -> pb.Control:
-    """`message` for a frame. Raises TypeError for what isn't a control message, and for ids,
-    sources and envelopes of another type."""
+def write_message(message: m.Message, records: Records) -> dict[str, Any]:
+    """The field of Control that is `message`. Raises TypeError for what isn't a control message,
+    and for ids, sources and envelopes of another type."""
     if type(message) not in _by_kind:
         raise TypeError(f"not a control message: {message!r}")
     field, part = _by_kind[type(message)]
-    return pb.Control(**{field: part.write(message, records)})
+    return {field: part.write(message, records)}
 
 
 def read_message(reader: Reader, control: pb.Control) -> m.Message:

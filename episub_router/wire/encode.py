@@ -36,7 +36,7 @@ def encode_frame(
     records = _at_most(limits.max_records, records)
     for message in frame.messages:
         if not isinstance(message, Gossip):
-            out.control.append(write_message(message, records))
+            out.control.add(**write_message(message, records))
         elif out.HasField("gossip"):
             raise ValueError("a frame carries at most one Gossip")
         else:

@@ -81,7 +81,7 @@ BAD_MESSAGES = [
     ("nodes ttl", pb.Nodes(ttl=17), F.TTL_RANGE),
     ("shuffle ttl", pb.Shuffle(peer=info(P1), ttl=17), F.TTL_RANGE),
     ("shuffle origin", pb.Shuffle(peer=info(b"\x00"), peers=infos(P1)), F.BAD_PEER_ID),
-    ("no role", Q(kind=Q.NEAR), F.UNKNOWN_ENUM),
+    ("no role", Q(kind=Q.NEAR, peers=[info(b""), info(P1, b"record")]), F.UNKNOWN_ENUM),
     ("no kind", Q(role=Q.QUERY), F.UNKNOWN_ENUM),
     ("a role of a later version", b"\x3a\x04\x08\x04\x18\x00", F.UNKNOWN_ENUM),
     ("a kind of a later version", b"\x3a\x04\x08\x00\x18\x02", F.UNKNOWN_ENUM),
@@ -126,6 +126,7 @@ def test_a_bad_message_is_dropped_alone(_: str, message: Sent, fault: WireFault)
     result = decode(message)
     assert result.messages == (BEFORE, AFTER)
     assert result.faults == (fault,)
+    assert result.records == ()
 
 
 S1, S2 = b"source 1", b"source 2"
