@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 
 from multiaddr import Multiaddr
 
@@ -101,10 +101,12 @@ class AddressBook:
         return record.envelope if record is not None else None
 
     def addresses(self, peer: bytes) -> tuple[Multiaddr, ...]:
-        """The readable addresses in `peer`'s record, then those that were found."""
+        """The readable addresses in `peer`'s record and those that were found, in turn: neither
+        crowds the other out where few are tried."""
         record, _ = self._touch(peer)
         signed = record.addresses if record is not None else ()
-        return signed + self._found.get(peer, ())
+        turns = zip_longest(signed, self._found.get(peer, ()))
+        return tuple(address for turn in turns for address in turn if address is not None)
 
     def _touch(self, peer: bytes) -> tuple[VerifiedRecord, bytes] | tuple[None, None]:
         """The record of `peer`, and who sent it; it is used now."""

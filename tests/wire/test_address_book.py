@@ -178,6 +178,17 @@ def test_a_record_is_nobody_elses_word_once_its_subject_has_sent_it() -> None:
     assert book.informant(id_of(ALICE)) is None
 
 
+def test_neither_a_record_nor_what_was_found_crowds_the_other_out() -> None:
+    """A node behind a NAT may sign the addresses of many interfaces, none of which is reached from
+    where its public one is in a bootstrap list."""
+    elsewhere = [Multiaddr(f"/ip4/10.0.0.{n}/tcp/4001") for n in range(1, 5)]
+    there = Multiaddr("/ip4/192.0.2.1/tcp/4001")
+    book = AddressBook()
+    assert book.learn(id_of(ALICE), sealed(ALICE, *elsewhere))
+    book.found(id_of(ALICE), (there,))
+    assert book.addresses(id_of(ALICE)) == (elsewhere[0], there, *elsewhere[1:])
+
+
 @given(st.binary(max_size=300), st.binary(max_size=50))
 def test_any_bytes_are_refused(envelope: bytes, peer: bytes) -> None:
     book = AddressBook()
