@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -351,6 +352,8 @@ def _stream(arguments: argparse.Namespace, lake: Lake) -> int:
         # The lake has all that a stream goes on from. A program that calls `main` goes on itself.
         is_command = sys.argv[1:3] == ["pipeline", "stream"]
         if is_sail(lake.session) and next(batches) == _ON_SAIL and is_command:
+            # A Ctrl-C meanwhile waits until it is heeded again.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             os.execv(sys.executable, sys.orig_argv)
 
     print(f"following {arguments.directory}", flush=True)

@@ -35,6 +35,8 @@ def stopped_in_the_end(spark: SparkSession) -> Iterator[None]:
     before = signal.signal(signal.SIGINT, interrupted) if in_main else None
     with _unsaid():
         try:
+            # A stream that begins anew has put it off.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             yield
         except BaseException:
             if stopping:

@@ -133,6 +133,14 @@ def test_the_batches_of_a_stream_are_little_data(
     assert chosen == [usual]
 
 
+def _renewed(traces: Path, lake: Path, first: str = "") -> list[str]:
+    """A stream that begins anew after two batches; `first` is done at each beginning."""
+    code = (f"{first}\nfrom episub_router.cli import main, pipeline; pipeline._ON_SAIL = 2; "
+            "raise SystemExit(main.main())")  # fmt: skip
+    return [sys.executable, "-c", code, "pipeline", "stream", str(traces), "--run", "r",
+            "--lake", str(lake), "--files", "1", "--once", "--engine", "sail"]  # fmt: skip
+
+
 @pytest.mark.slow
 def test_a_stream_on_sail_begins_anew_and_goes_on(tmp_path: Path) -> None:
     """As it keeps some memory of each batch."""
@@ -141,13 +149,23 @@ def test_a_stream_on_sail_begins_anew_and_goes_on(tmp_path: Path) -> None:
 
     traces, lake = tmp_path / "star", tmp_path / "lake"
     events = write_star(traces, nodes=3)
-    code = ("from episub_router.cli import main, pipeline; pipeline._ON_SAIL = 2; "
-            "raise SystemExit(main.main())")  # fmt: skip
-    command = [sys.executable, "-c", code, "pipeline", "stream", str(traces), "--run", "r",
-               "--lake", str(lake), "--files", "1", "--once", "--engine", "sail"]  # fmt: skip
-    ran = children.run(command, capture_output=True, text=True, check=True)
+    ran = children.run(_renewed(traces, lake), capture_output=True, text=True, check=True)
     told = [line.split(":")[0].split(" /")[0] for line in ran.stdout.splitlines()]
     assert told == ["following", "batch 0", "batch 1", "following", "batch 2"]
     entries = Lake(None, str(lake)).manifest()
     assert sum(entry.events for entry in entries) == events
     assert Lake(None, str(lake)).live_progress("r")["batch"] == 2
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_a_stream_begins_anew_ends_it(tmp_path: Path) -> None:
+    """It was lost, or told where Python was just loading something."""
+    pytest.importorskip("pysail")
+    traces, lake = tmp_path / "star", tmp_path / "lake"
+    write_star(traces, nodes=4)
+    interrupted = f"import os, signal\nif os.path.exists({str(lake)!r}): signal.raise_signal(2)"
+    command = _renewed(traces, lake, interrupted)
+    ran = children.run(command, capture_output=True, text=True)
+    told = [line.split(":")[0].split(" /")[0] for line in ran.stdout.splitlines()]
+    assert told == ["following", "batch 0", "batch 1"]
+    assert (ran.returncode, ran.stderr) == (130, "episub: interrupted\n")
