@@ -248,6 +248,7 @@ async def test_sds_is_in_the_same_trace(tmp_path: Path) -> None:
                     assert received.id == first.id
                     second = await from_b.send(b"second")
                     await first.acknowledged()
+                await from_b._driver._republish(first.id)
     sent_a, sent_b = (
         [e.send for e in of_kind(events_of(tmp_path / f"n{n}.pb"), "sds") if e.HasField("send")]
         for n in range(2)
@@ -256,6 +257,8 @@ async def test_sds_is_in_the_same_trace(tmp_path: Path) -> None:
     assert [send.messageID for send in contents] == [first.id, second.id]
     assert list(contents[1].causalHistory) == [first.id]
     assert contents[0].lamport < contents[1].lamport
+    repairs = [send.messageID for send in sent_b if send.purpose == "repair"]
+    assert repairs == [first.id], "its author's proof is no part of it"
     events = of_kind(events_of(tmp_path / "n1.pb"), "sds")
     (delivery,) = [event.deliver for event in events if event.HasField("deliver")]
     assert (delivery.messageID, delivery.sender, delivery.position) == (

@@ -353,7 +353,7 @@ class ChannelDriver:
         if not posted and purpose is fx.Purpose.EPHEMERAL:
             self.tell(fx.EphemeralDropped(message_id))
         if posted and self._trace is not None:
-            self._trace.sent(self.codec.decode(raw), purpose, len(raw))
+            self._trace.sent(self.codec, raw, purpose)
 
     def _published(self, message_id: MessageId) -> None:
         own = self.participant.outgoing.get(message_id)

@@ -7,6 +7,7 @@ from typing import Any
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.message import Message
+from episub_router.sds.wire.codec import Codec, detach_origin
 from episub_router.trace.harmless import harmless
 from episub_router.trace.node import NodeTrace
 
@@ -29,15 +30,16 @@ class ChannelTrace:
         """Count an event that could not be made."""
         self._trace.fail(error)
 
-    def sent(self, message: Message, purpose: fx.Purpose, size: int) -> None:
-        """`message`, of `size` bytes on the wire, is to be published."""
+    def sent(self, codec: Codec, raw: bytes, purpose: fx.Purpose) -> None:
+        """The message `raw` is to be published, with its author's proof where that is another."""
+        message = codec.decode(detach_origin(raw)[0])
         self._tell(
             send=TraceEvent.SdsSend(
                 messageID=message.message_id,
                 purpose=purpose.value,
                 lamport=message.lamport,
                 causalHistory=message.history_ids,
-                size=size,
+                size=len(raw),
             )
         )
 
