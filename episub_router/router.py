@@ -364,7 +364,7 @@ class EpisubRouter(IPubsubRouter, Service):
 
     async def send_recent_messages(self, peer_id: ID, topic: str) -> None:
         with self._counters.guarded("send_recent_messages"):
-            peer = self._attached().peers[peer_id.to_bytes()]
+            peer = self._attached().peers.look_at_side(peer_id)
             if peer.side is PeerSide.EPISUB:
                 self._attached().payloads.replay(peer, topic)
             elif self._bridge is not None:
@@ -372,7 +372,7 @@ class EpisubRouter(IPubsubRouter, Service):
 
     async def on_peer_subscribed(self, peer_id: ID, topic: str) -> None:
         with self._counters.guarded("on_peer_subscribed"):
-            peer = self._attached().peers[peer_id.to_bytes()]
+            peer = self._attached().peers.look_at_side(peer_id)
             if peer.side is PeerSide.EPISUB:
                 self._attached().topics.feed(topic, ContactsFound((peer.key,)))
             elif self._bridge is not None:

@@ -302,6 +302,18 @@ class PeerTable:
         for listener in self._listeners:
             listener.gossipsub_peer_added(peer)
 
+    def look_at_side(self, peer_id: ID) -> RemotePeer:
+        """The record of `peer_id`. Its stream to us may come, and bring its subscriptions, before
+        ours is open, and be what shows Episub."""
+        peer = self[peer_id.to_bytes()]
+        if peer.side is not PeerSide.EPISUB and any(
+            stream.get_protocol() == PROTOCOL_ID
+            for connection in self.pubsub.host.get_network().get_connections(peer_id)
+            for stream in connection.get_streams()
+        ):
+            self.note_episub(peer)
+        return peer
+
     def queue_opened(self, peer_id: ID) -> None:
         """Pubsub has a queue for `peer_id`; it says so again with each new subscription."""
         self._open(self[peer_id.to_bytes()])
