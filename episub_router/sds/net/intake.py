@@ -21,15 +21,21 @@ from episub_router.wire.keys import is_affordable
 
 
 @lru_cache(MEMBERS)
-def _author(peer: bytes, key: bytes) -> tuple[str, PublicKey]:
-    """A peer's id in base58, and its key: that in its id, or `key` if the id is its hash. Raises
-    ValueError, also for what is too large to be kept or takes long to check."""
+def _name(peer: bytes) -> str:
+    """A peer's id in base58."""
+    return ID(peer).to_base58()
+
+
+@lru_cache(MEMBERS)
+def _key_of(peer: bytes, key: bytes) -> PublicKey:
+    """A peer's key: that in its id, or `key` if the id is its hash. Raises ValueError, also for
+    what is too large to be kept or takes long to check."""
     if not is_affordable(key):
         raise ValueError("a costly key")
     found = ID(peer).extract_public_key() or deserialize_public_key(key)
     if ID.from_pubkey(found) != ID(peer):
         raise ValueError("a key of another peer")
-    return ID(peer).to_base58(), found
+    return found
 
 
 def sign(pubsub: Pubsub, topic: str, data: bytes) -> rpc_pb2.Message:
@@ -71,8 +77,8 @@ def proven_sender(data: bytes, proof: bytes, topic: str) -> str | None:
             data=data, topicIDs=origin.topics, from_id=peer, seqno=origin.seqno
         )
         if topic in origin.topics:
-            name, key = _author(peer, origin.key)
-            return name if key.verify(_signed(message), origin.signature) else None
+            good = _key_of(peer, origin.key).verify(_signed(message), origin.signature)
+            return _name(peer) if good else None
     except Exception:  # bytes that are no key raise whatever the crypto library raises
         pass
     return None
@@ -102,7 +108,7 @@ class Intake:
 
     def broadcast(self, carrier: rpc_pb2.Message) -> ReceivedMessage | Rejected:
         """A message that came over the topic, from its author or from a member that repairs it."""
-        by = ID(carrier.from_id).to_base58() if carrier.from_id else ""
+        by = _name(carrier.from_id) if carrier.from_id else ""
         try:
             raw, origin = detach_origin(carrier.data)
             message = self.codec.decode(raw)

@@ -483,14 +483,20 @@ def test_a_source_whose_root_nobody_answered_sends_another_a_second_later() -> N
     assert rounds == list(range(2, 2 + len(rounds)))
 
 
-def test_a_busy_source_sends_root_every_interval() -> None:
+def roots_of_a_source(messages: int, every: float) -> list[float]:
+    """When a source with a child sends ROOT."""
     branch = Branch("a")
     at = []
-    for id in range(500):
+    for id in range(messages):
         if sent(publish(branch, id), Root):
             at.append(branch.now)
         branch.receive("a", GRAFT_ME)
-        branch.wait(0.2)
+        branch.wait(every)
+    return at
+
+
+def test_a_busy_source_sends_root_every_interval() -> None:
+    at = roots_of_a_source(messages=500, every=0.2)
     interval = ROOT_INTERVAL
     assert len(at) == 5
     assert all(interval <= b - a <= interval + 1 for a, b in pairwise(at))
@@ -498,13 +504,7 @@ def test_a_busy_source_sends_root_every_interval() -> None:
 
 def test_a_quiet_source_keeps_its_tree_with_few_roots() -> None:
     """Fewer than three messages since the last one: shortly before the tree ends, no sooner."""
-    branch = Branch("a")
-    at = []
-    for id in range(20):
-        if sent(publish(branch, id), Root):
-            at.append(branch.now)
-        branch.receive("a", GRAFT_ME)
-        branch.wait(45)
+    at = roots_of_a_source(messages=20, every=45)
     assert 0.8 * TREE_IDLE <= at[1] - at[0] <= TREE_IDLE + 45
     assert len(at) < 10
 
