@@ -73,7 +73,7 @@ fast: $(VENV)/.installed-dev
 interop-sds:
 	@if command -v npm >/dev/null; then \
 	  test interop/js/sds/node_modules/.package-lock.json -nt interop/js/sds/package-lock.json || \
-	    npm ci --silent --no-audit --no-fund --prefix interop/js/sds; \
+	    npm ci --loglevel=error --no-audit --no-fund --prefix interop/js/sds; \
 	else echo "Node.js is not there: interop with the npm package is not tested."; fi
 
 # Real processes in network namespaces, with faults: make testbed SCENARIO=FILE ARGS=--page

@@ -18,7 +18,7 @@ for peer; do
   js)
     has npm js || continue
     test js/gossipsub/node_modules/.package-lock.json -nt js/gossipsub/package-lock.json ||
-      npm ci --silent --no-audit --no-fund --prefix js/gossipsub
+      npm ci --loglevel=error --no-audit --no-fund --prefix js/gossipsub
     ;;
   go)
     has go go || continue
