@@ -23,7 +23,8 @@ from tests.docs.snippets import ROOT
 FOLDER = ROOT / "docs" / "results"
 
 SAME = Path(__file__).with_name("same_code.json")
-"""By part of the package, digests of code that gives the same results, to the byte."""
+"""By part of the package, digests of code that gives the same results, to the byte; "gossipsub" is
+the simulator under it (`gossipsub_code`)."""
 
 Row = Mapping[str, Any]
 """Names and numbers by column; a column that doesn't apply is left out."""
