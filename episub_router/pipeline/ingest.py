@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from episub_router.pipeline.bronze.content import HEAD, is_grown
+from episub_router.pipeline.bronze.content import HEAD, head_of, is_grown
 from episub_router.pipeline.bronze.tasks import Batch, TraceFileInfo, identify, write
 from episub_router.pipeline.lake import Entry, Lake, LakeError
 from episub_router.pipeline.reading.files import directory_of
@@ -118,7 +118,7 @@ def _latest(files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
     alike: defaultdict[bytes, list[TraceFileInfo]] = defaultdict(list)
     for file in files:
         if is_local(file.path) and file.size >= HEAD:
-            alike[file.head].append(file)
+            alike[head_of(local_path(file.path))].append(file)
     earlier = {
         file.path
         for group in alike.values()

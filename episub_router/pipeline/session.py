@@ -181,7 +181,7 @@ def is_sail(spark: SparkSession) -> bool:
 
 def is_for_little(spark: SparkSession) -> bool:
     """Whether this is a session of Spark's with the settings for little data."""
-    return spark.conf.get(_PARTITIONS, "") == FOR_LITTLE[_PARTITIONS] and not is_sail(spark)
+    return works_here(spark) and not is_remote(spark)
 
 
 def _spark(master: str | None, conf: Mapping[str, str]) -> SparkSession:

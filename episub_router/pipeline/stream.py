@@ -12,7 +12,7 @@ answered here; `run.answer` has them.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -144,7 +144,8 @@ def _answer(
     share = state.one_in(sum(entry.events for entry in taken))
     recent.append({"batch": number, "watermark": progress.watermark, "one_in": share})
     # What a batch had was over when the next one began.
-    while horizon and len(recent) > 1 and _latest(recent[1], params) < horizon.kept:
+    lateness = int(params.lateness * SECOND)
+    while horizon and len(recent) > 1 and (recent[1]["watermark"] or 0) + lateness < horizon.kept:
         del recent[0]
     made = state.reduced(lake.events([run], {entry.batch for entry in taken}), share)
     new = lake.write_live("recent", run, number, made, "role")
@@ -190,11 +191,6 @@ def _answer(
         else:
             lake.forget_live(name, run, base, "/closed=false")
     return progress
-
-
-def _latest(batch: Mapping[str, Any], params: AnswerParams) -> int:
-    """ns: no event had been seen from after it when `batch` began."""
-    return int((batch["watermark"] or 0) + params.lateness * SECOND)
 
 
 def _write(

@@ -81,7 +81,7 @@ class Network:
 
     def judged(self) -> tuple[list[Any], list[Any]]:
         """Pairs with their causes, and faults."""
-        made = judge(AnswerParams())(pd.DataFrame(self.rows))
+        made = judge(pd.DataFrame(self.rows), AnswerParams())
         rows = [row for _, row in made.iterrows()]
         return ([row for row in rows if row["message"] is not None],
                 [row for row in rows if row["message"] is None])  # fmt: skip

@@ -20,7 +20,7 @@ first three by what was so for most of that time:
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,17 +92,13 @@ class Fault:
         return 2 * len(self.peers & peers) > len(self.peers | peers)
 
 
-def judge(params: AnswerParams) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """A function from the evidence of one run (`facts.evidence`) to its rows of `JUDGED`."""
-
-    def of_run(rows: pd.DataFrame) -> pd.DataFrame:
-        rows = rows.reset_index(drop=True)
-        table = list(_Trial(rows, params).rows()) if (rows["kind"] == "trouble").any() else []
-        return pd.DataFrame(table, columns=JUDGED.names).astype(
-            {f.name: "Int64" for f in JUDGED.fields if f.dataType == LongType()}
-        )
-
-    return of_run
+def judge(rows: pd.DataFrame, params: AnswerParams) -> pd.DataFrame:
+    """The rows of `JUDGED` that follow from the evidence of one run (`facts.evidence`)."""
+    rows = rows.reset_index(drop=True)
+    table = list(_Trial(rows, params).rows()) if (rows["kind"] == "trouble").any() else []
+    return pd.DataFrame(table, columns=JUDGED.names).astype(
+        {f.name: "Int64" for f in JUDGED.fields if f.dataType == LongType()}
+    )
 
 
 class _Trial:
@@ -442,7 +438,7 @@ def judged(troubles: DataFrame, evidence: DataFrame, params: AnswerParams) -> Da
         f"CASE WHEN delivered != {NEVER} THEN delivered - published END AS latency",
         "'unknown' AS cause", "'one of too many to judge them all' AS detail",
     )  # fmt: skip
-    known = grouped(evidence, ["run"], judge(params), JUDGED)
+    known = grouped(evidence, ["run"], lambda rows: judge(rows, params), JUDGED)
     return known.unionByName(others, allowMissingColumns=True)
 
 

@@ -1,7 +1,6 @@
 """The overlay at the end of each window: degrees, symmetry, clustering, paths, components,
 proximity. The formulas are the simulator's (`sim.metrics.overlay`)."""
 
-from collections.abc import Callable
 from zlib import crc32
 
 import numpy as np
@@ -48,7 +47,8 @@ def overlay(
     rows = edges.unionByName(members, allowMissingColumns=True)
     all_pairs = grouped_by(mean_rtt, ["run"], rtt_of_all="avg(rtt)")
     rows = rows.join(F.broadcast(all_pairs), "run", "left")
-    return grouped(rows, ["run", "topic", "kind", "time"], measure(params.path_sources), OVERLAY)
+    key = ["run", "topic", "kind", "time"]
+    return grouped(rows, key, lambda look: measure(look, params.path_sources), OVERLAY)
 
 
 def _looks(spans: DataFrame, params: AnswerParams) -> DataFrame:
@@ -62,37 +62,33 @@ def _looks(spans: DataFrame, params: AnswerParams) -> DataFrame:
     return spans.select("run", F.explode(times).alias("time"))
 
 
-def measure(path_sources: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """A function from the rows of one look (run, topic, kind, time, peer, remote, rtt,
-    rtt_of_all; a member without links has a row without `remote`) to its row of `OVERLAY`.
+def measure(rows: pd.DataFrame, path_sources: int) -> pd.DataFrame:
+    """The row of `OVERLAY` of the rows of one look: run, topic, kind, time, peer, remote, rtt,
+    rtt_of_all; a member without links has a row without `remote`.
 
     Links from or to a peer that isn't a member, and to itself, are left out.
     """
-
-    def of_one(rows: pd.DataFrame) -> pd.DataFrame:
-        first = rows.iloc[0]
-        members = set(rows.loc[rows["remote"].isna(), "peer"])
-        edges = rows[rows["remote"].notna() & rows["peer"].isin(members)]
-        edges = edges[edges["peer"] != edges["remote"]]
-        neighbours: dict[str, list[str]] = {peer: [] for peer in members}
-        for peer, remote in zip(edges["peer"], edges["remote"], strict=True):
-            neighbours[peer].append(remote)
-        matrix, ids = graphs.adjacency(neighbours)  # type: ignore[arg-type]
-        if not ids:
-            return pd.DataFrame(columns=OVERLAY.names)
-        out, _ = graphs.degrees(matrix)
-        by_name = sorted(range(len(ids)), key=lambda row: crc32(str(ids[row]).encode()))
-        hops = graphs.shortest_paths(matrix, sorted(by_name[:path_sources]))
-        sizes = graphs.component_sizes(matrix)
-        known = edges.loc[edges["remote"].isin(members), "rtt"].dropna()
-        of_all = first["rtt_of_all"]
-        values = (
-            first["run"], first["topic"], first["kind"], int(first["time"]), len(ids),
-            int(matrix.nnz), float(out.mean()), int(out.min()), int(out.max()),
-            np.bincount(out).tolist(), graphs.symmetry(matrix), graphs.clustering(matrix),
-            graphs.average_shortest_path(hops), len(sizes), sizes[0],
-            float(known.mean() / of_all) if len(known) and of_all > 0 else None,
-        )  # fmt: skip
-        return pd.DataFrame([values], columns=OVERLAY.names)
-
-    return of_one
+    first = rows.iloc[0]
+    members = set(rows.loc[rows["remote"].isna(), "peer"])
+    edges = rows[rows["remote"].notna() & rows["peer"].isin(members)]
+    edges = edges[edges["peer"] != edges["remote"]]
+    neighbours: dict[str, list[str]] = {peer: [] for peer in members}
+    for peer, remote in zip(edges["peer"], edges["remote"], strict=True):
+        neighbours[peer].append(remote)
+    matrix, ids = graphs.adjacency(neighbours)  # type: ignore[arg-type]
+    if not ids:
+        return pd.DataFrame(columns=OVERLAY.names)
+    out, _ = graphs.degrees(matrix)
+    by_name = sorted(range(len(ids)), key=lambda row: crc32(str(ids[row]).encode()))
+    hops = graphs.shortest_paths(matrix, sorted(by_name[:path_sources]))
+    sizes = graphs.component_sizes(matrix)
+    known = edges.loc[edges["remote"].isin(members), "rtt"].dropna()
+    of_all = first["rtt_of_all"]
+    values = (
+        first["run"], first["topic"], first["kind"], int(first["time"]), len(ids),
+        int(matrix.nnz), float(out.mean()), int(out.min()), int(out.max()),
+        np.bincount(out).tolist(), graphs.symmetry(matrix), graphs.clustering(matrix),
+        graphs.average_shortest_path(hops), len(sizes), sizes[0],
+        float(known.mean() / of_all) if len(known) and of_all > 0 else None,
+    )  # fmt: skip
+    return pd.DataFrame([values], columns=OVERLAY.names)

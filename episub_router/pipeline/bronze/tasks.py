@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from episub_router.pipeline.bronze.content import digest_of, head_of
+from episub_router.pipeline.bronze.content import digest_of
 from episub_router.pipeline.bronze.writer import RecordWriter
 from episub_router.pipeline.engine import in_tasks
 from episub_router.pipeline.lake import Entry, of_run
@@ -31,15 +31,14 @@ _LEAST_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class TraceFileInfo:
-    """An input file, last changed at `modified` (ns since 1970). `digest`, `head` (its first bytes)
-    and `run` are empty until `identify` has looked; `run` is what the header says, or None."""
+    """An input file, last changed at `modified` (ns since 1970). `digest` and `run` are empty until
+    `identify` has looked; `run` is what the header says, or None."""
 
     path: str
     size: int
     modified: int = 0
     digest: str = ""
     run: str | None = None
-    head: bytes = b""
 
     @property
     def name(self) -> str:
@@ -147,7 +146,7 @@ def _copies(files: Sequence[TraceFileInfo]) -> Iterator[tuple[TraceFileInfo, str
 
 def _identified(files: Sequence[TraceFileInfo]) -> list[TraceFileInfo]:
     return [
-        replace(file, digest=digest_of(copy, file.name), run=run_of(copy), head=head_of(copy))
+        replace(file, digest=digest_of(copy, file.name), run=run_of(copy))
         for file, copy in _copies(files)
     ]
 

@@ -39,7 +39,7 @@ LATEST = 1 << 62
 OTHER = -1
 """In place of a `TraceEvent.Type`: a kind that only newer software knows."""
 
-_EVENTS = {
+KINDS = {
     "publishMessage": "publish", "rejectMessage": "reject", "duplicateMessage": "duplicate",
     "deliverMessage": "deliver", "onNewOutboundStream": "stream-up",
     "onClosedOutboundStream": "stream-down", "recvRPC": "recv", "sendRPC": "send",
@@ -170,7 +170,7 @@ class EventDecoder:
     ) -> Iterator[pa.RecordBatch]:
         """The records of events about the submessage `name`; those at impossible times are
         quarantined."""
-        event, time = _EVENTS.get(name, name), found.column("timestamp")
+        event, time = KINDS.get(name, name), found.column("timestamp")
         columns = {
             "event": constant(event, len(found)),
             "peer": _named(_present(found.column("peerID")), _PEERS),

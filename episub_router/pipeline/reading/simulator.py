@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from episub_router.pipeline.reading.batches import assemble, mapped, one_part_each, singles, where
+from episub_router.pipeline.reading.decoding import KINDS
 from episub_router.pipeline.reading.names import peer_name
 from episub_router.pipeline.record import TEXTS
+from episub_router.trace.kinds import OWN, TYPED
 from episub_router.trace.simulated import OUTSIDE, TOPIC, peer_id
 
 COLUMNS = {
@@ -22,21 +24,7 @@ COLUMNS = {
 _HEADER = b"header"
 """Where the schema's metadata has the fields of the trace's header."""
 
-_EVENTS = {
-    "publishMessage": "publish",
-    "deliverMessage": "deliver",
-    "duplicateMessage": "duplicate",
-    "rejectMessage": "reject",
-    "onNewOutboundStream": "stream-up",
-    "onClosedOutboundStream": "stream-down",
-    "sendRPC": "send",
-    "recvRPC": "recv",
-    "dropRPC": "drop",
-    **{
-        name: name
-        for name in ("join", "leave", "graft", "prune", "node", "neighbor", "rtt", "discard")
-    },
-}
+_KINDS = {name: KINDS.get(name, name) for name in (*TYPED, *OWN)}
 _WITHOUT_TOPIC = pa.array(
     ["sendRPC", "onNewOutboundStream", "onClosedOutboundStream", "node", "rtt"]
 )
@@ -80,7 +68,7 @@ def records(run: str, file: str, offset: int, batch: pa.RecordBatch) -> pa.Recor
         _lists_of_ids(column["messages"]),
     )
     made: dict[str, Any] = {
-        "event": pc.coalesce(mapped(event, _EVENTS), pa.scalar("other")),
+        "event": pc.coalesce(mapped(event, _KINDS), pa.scalar("other")),
         "peer": _peers(column["peer"]),
         "time": column["time"],
         "topic": where(pc.invert(pc.is_in(event, _WITHOUT_TOPIC)), topic),
