@@ -33,7 +33,7 @@ from tests.results.files import (
     read,
     same_as,
     write,
-)  # fmt: skip
+)
 from tests.results.recipes import RECIPES, SIMULATE, Recipe
 
 _GOSSIPSUB_CODE = (
@@ -116,7 +116,7 @@ def keep_gossipsub(recipe: Recipe, seeds: Sequence[int], options: argparse.Names
     if there.gossipsub.get("code") not in same_as("gossipsub", gossipsub_code()):
         return Kept()
     rows = [row for row in there.rows if row.get("router") == "gossipsub"]
-    others = dict.fromkeys(row["variant"] for row in there.rows if row not in rows)
+    others = dict.fromkeys(row.get("variant") for row in there.rows if row not in rows)
     return Kept(rows, there.gossipsub, [*others]) if rows and all(others) and others else Kept()
 
 

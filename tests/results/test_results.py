@@ -168,8 +168,23 @@ def test_rows_of_gossipsub_are_kept_while_the_simulator_is_the_same(
     assert again.gossipsub["commit"] == "0000000"
     assert again.rows[0]["said"].startswith("1 ")
     assert again.rows[1] == first.rows[1]
+    monkeypatch.setattr(files, "SAME", tmp_path / "same_code.json")
+    files.SAME.write_text("{}")
+    note_same("gossipsub", "before", program.gossipsub_code())
+    for code, commit in (("before", "0000000"), ("another", first.commit)):
+        write(replace(first, gossipsub={"commit": "0000000", "code": code}), tmp_path)
+        kept = made_again(tmp_path, monkeypatch, "--seeds", "2").gossipsub
+        assert kept["commit"] == commit
     assert made_again(tmp_path, monkeypatch, "--seeds", "3", "--older").seeds == [1, 2]
     assert made_again(tmp_path, monkeypatch, "--seeds", "3").gossipsub["commit"] == first.commit
+
+
+def test_a_result_whose_rows_have_no_variant_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = made_again(tmp_path, monkeypatch, "--seeds", "2")
+    write(replace(first, rows=[{"router": "episub", "said": "counters"}]), tmp_path)
+    assert made_again(tmp_path, monkeypatch, "--seeds", "2").rows == first.rows
 
 
 def test_a_recipe_that_fails_leaves_its_file(
