@@ -87,7 +87,9 @@ async def first(channel: SdsChannel, count: int) -> AsyncIterator[ChannelMessage
 
 async def test_segments_that_were_lost_are_fetched_and_older_ones_are_shown() -> None:
     """Nobody was there when they were sent; a newcomer that begins later gets them from a peer."""
-    async with running_nodes(3, router=flood) as nodes, channels(nodes[:1], SMALL) as (one,):
+    # What is sent again while it is there would begin its log.
+    once = replace(SMALL, resend_interval=PATIENCE)
+    async with running_nodes(3, router=flood) as nodes, channels(nodes[:1], once) as (one,):
         sent = (await one.send(CONTENT)).id
         await connect_all([(nodes[0], nodes[1])])
         async with channels(nodes[1:2], SMALL) as (two,):
