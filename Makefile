@@ -107,8 +107,8 @@ lint: $(VENV)/.installed-dev
 	$(ASIDE) $(BIN)/ruff check .
 	$(ASIDE) $(BIN)/ruff format --check .
 	$(ASIDE) $(BIN)/mypy
-	mkdir -p build && $(BIN)/python -m tests.docs.first_program > build/first_program.py
-	$(ASIDE) $(BIN)/mypy docs/examples build/first_program.py
+	$(BIN)/python -m tests.docs.first_program build/typed
+	$(ASIDE) $(BIN)/mypy docs/examples build/typed
 	$(ASIDE) $(BIN)/lint-imports
 
 proto: $(VENV)/.installed-dev
