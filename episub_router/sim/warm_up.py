@@ -148,11 +148,9 @@ def mismatch(path: Path, scenario: Scenario, seed: int) -> WarmUpError:
 
 @cache
 def _names(cls: type) -> tuple[str, ...]:
-    compiled = getattr(cls, "__mypyc_attrs__", None)
-    if compiled is not None:
-        return tuple(sorted(name for name in compiled if name != "__dict__"))
-    slots = [name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())]
-    return tuple(sorted(slots))
+    # A class that isn't compiled may have a compiled base.
+    named = (of.get("__mypyc_attrs__", of.get("__slots__", ())) for of in map(vars, cls.__mro__))
+    return tuple(sorted({name for names in named for name in names} - {"__dict__"}))
 
 
 def _attributes(made: object) -> dict[str, Any]:

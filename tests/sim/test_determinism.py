@@ -154,6 +154,7 @@ def test_same_bytes_compiled(router: str, compiled: Path) -> None:
     [
         'crash --variant "episub, uniform" --nodes 40 --messages 20',
         'large --variant "episub-uniform-1MB-20, 5 %" --nodes 30 --messages 2',
+        'choke --variant "choke, PR 681, 20 ms" --nodes 30 --messages 2',
     ],
 )
 def test_runs_that_share_a_warm_up_compiled(arguments: str, compiled: Path) -> None:
