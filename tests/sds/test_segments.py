@@ -101,8 +101,25 @@ async def test_segments_that_were_lost_are_fetched_and_older_ones_are_shown() ->
                 (shown,) = await three.older(limit=20)
                 assert (shown.id, shown.content) == (sent, CONTENT)
                 (last,) = await three.older(limit=1)
-                assert (last.id, last.readable) == (sent, False)
+                assert (last.id, last.content) == (sent, CONTENT)
                 assert len(three.log) == 0
+
+
+@pytest.mark.parametrize("limit", [1, 3, 20])
+async def test_a_content_in_which_a_log_begins_is_shown_by_older(limit: int) -> None:
+    """Its last segments, in the log, and its first ones, which came before, each showed none."""
+    once = replace(SMALL, resend_interval=PATIENCE)
+    async with running_nodes(2, router=flood) as nodes, channels(nodes[:1], once) as (one,):
+        sent = [await one.send(content) for content in (b"first", CONTENT, CONTENT)]
+        await connect_all([(nodes[0], nodes[1])])
+        async with channels(nodes[1:], SMALL, join_last=4) as (two,):
+            await eventually(lambda: len(two.log) == 4)
+            older: list[ChannelMessage] = []
+            while page := await two.older(before=older[-1] if older else None, limit=limit):
+                older += page
+            assert [m.content for m in older] == [CONTENT, CONTENT, b"first"]
+            assert [m.id for m in older[1:]] == [sent[1].id, sent[0].id]
+            assert len(two.log) == 4
 
 
 async def test_older_messages_have_what_was_said_twice_twice() -> None:

@@ -122,6 +122,11 @@ class Contents:
                 result.append(replace(shown, readable=False))
         return result
 
+    def part(self, row: StoredMessage) -> int:
+        """How many segments of its content come before this message."""
+        segment = self.codec.decode(row.raw, row.key[0]).segment
+        return segment.index if segment else 0
+
     def ephemeral(self, message: Message) -> ChannelMessage:
         """An ephemeral message for the application. Raises UnreadableError."""
         if message.segment is not None and message.segment.count != 1:
@@ -133,7 +138,8 @@ class Contents:
         self, message: Message, stored: StoredMessage, beside: Mapping[Key, Message]
     ) -> bytes | None:
         """The content of a message, or the one that it completes; None where there is neither.
-        `beside` are segments of that one which may not be in the store.
+        `beside` are segments of that one which may not be in the store: those that aren't come
+        after all that are.
 
         Raises UnreadableError where it ends one of which a segment is missing.
         """

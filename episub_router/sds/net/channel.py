@@ -29,7 +29,7 @@ from episub_router.sds.net.exchange import Authorizer
 from episub_router.sds.net.outbox import RateLimit
 from episub_router.sds.net.receipt import Receipt
 from episub_router.sds.protocol.effects import UnreadDropped
-from episub_router.sds.protocol.entry import Key
+from episub_router.sds.protocol.entry import Key, StoredMessage
 from episub_router.sds.protocol.message import MAX_LAMPORT, MessageId, SenderId
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
@@ -290,7 +290,8 @@ class SdsChannel(Entered):
         """Messages of before our log, newest first, at most `limit` (4,000), as a peer has them.
 
         `before`: a place; None is where our log begins, as with `join_last`. They are checked like
-        all others and become no part of our log. Raises ExchangeError where no peer answers.
+        all others and become no part of our log. A content of which our log has the last segments
+        only is among them. Raises ExchangeError where no peer answers.
         """
         if not 0 < limit <= _MOST_OLDER:
             raise ValueError(f"limit must be 1 to {_MOST_OLDER}: {limit}")
@@ -298,8 +299,18 @@ class SdsChannel(Entered):
         if place is None and len(log):
             place = log.place(0)
         peers = [peer.to_base58() for peer in self._driver.peers]
-        rows = await self._driver.asker.older(peers, place, limit)
-        return (await self._driver.contents.shown(rows))[::-1]
+        rows: list[StoredMessage] = []
+        shown: list[ChannelMessage] = []
+        wanted = limit
+        while wanted and len(rows) <= _MOST_OLDER:
+            page = await self._driver.asker.older(peers, rows[0].key if rows else place, wanted)
+            if not page:
+                break
+            rows = page + rows
+            shown = await self._driver.contents.shown(rows)
+            # On to where a content begins, and until there is something to show.
+            wanted = self._driver.contents.part(rows[0]) or (0 if shown else limit)
+        return shown[::-1][:limit]
 
     async def give_snapshot(self, state: bytes, until: int) -> None:
         """State to the group that `state` is what became of all messages with clocks up to `until`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -35,11 +36,12 @@ class Retention:
 
 
 class SegmentPlace(NamedTuple):
-    """A segment of a content: its place, which part it is, and the number of its arrival."""
+    """A segment of a content: its place, which part it is, and the number of its arrival, none of
+    which is as high where it isn't stored."""
 
     key: Key
     part: int
-    arrival: int = 0
+    arrival: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
