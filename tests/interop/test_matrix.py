@@ -10,7 +10,6 @@ from interop.harness.links import mesh_link
 from interop.harness.traffic import exchange, sizes
 
 TOPIC = "matrix"
-MESSAGES = 200
 
 
 def cells() -> list[object]:
@@ -23,7 +22,11 @@ def cells() -> list[object]:
 
 
 @pytest.mark.parametrize(("kind", "version"), cells())
-async def test_a_stock_peer_and_an_episub_node_exchange(lab: Lab, kind: str, version: str) -> None:
+async def test_a_stock_peer_and_an_episub_node_exchange(
+    lab: Lab, kind: str, version: str, pytestconfig: pytest.Config
+) -> None:
+    # A run for docs/interop.md exchanges more than one beside all other tests: of each size, too.
+    messages = 200 if pytestconfig.getoption("--interop-table") else 50
     only = KINDS[kind].only(version)
     stock = await lab.start(kind, *only, topics=[TOPIC])
     # Where the stock peer can't offer this version alone, the Episub node does.
@@ -31,6 +34,6 @@ async def test_a_stock_peer_and_an_episub_node_exchange(lab: Lab, kind: str, ver
     episub = await lab.start("episub", *flags, topics=[TOPIC])
     await mesh_link(stock, episub, TOPIC)
     assert stock.protocol(episub) == episub.protocol(stock) == f"/meshsub/{version}"
-    await exchange(TOPIC, [stock, episub], sizes(MESSAGES))
+    await exchange(TOPIC, [stock, episub], sizes(messages))
     assert await stock.end() == 0
     assert await episub.end() == 0
