@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import runpy
 import signal
 import socket
 import sys
@@ -79,6 +80,13 @@ def run(request: dict[str, Any], descriptors: list[int]) -> int:
     sys.stderr.flush()
     os.write(status, bytes([code]))
     return code
+
+
+def script(arguments: list[str]) -> int:
+    """Run the file that the first argument names, as Python does."""
+    sys.argv = arguments
+    runpy.run_path(arguments[0], run_name="__main__")
+    return 0
 
 
 if __name__ == "__main__":

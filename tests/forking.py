@@ -21,11 +21,12 @@ import trio
 
 from tests.children import end, open_child, watch
 
-Program = Literal["episub", "interop peer", "sds member", "store writer"]
+Program = Literal["episub", "interop peer", "script", "sds member", "store writer"]
 
 PROGRAMS: dict[Program, str] = {
     "episub": "episub_router.cli.main:main",
     "interop peer": "interop.py.peer:main",
+    "script": "tests.fork_server:script",
     "sds member": "tests.sds.member_process:main",
     "store writer": "tests.sds.store_writer:main",
 }
@@ -66,6 +67,23 @@ class ForkedProcess:
                 self.returncode = code[0] if code else -signal.SIGKILL
                 await self._status.aclose()
         return self.returncode
+
+
+class Lines:
+    """The lines of a stream of a process, which has not ended."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream | None) -> None:
+        self._stream = stream
+        self._buffer = b""
+
+    async def next(self) -> str:
+        assert self._stream is not None
+        while b"\n" not in self._buffer:
+            chunk = await self._stream.receive_some()
+            assert chunk, f"the output ended after {self._buffer!r}"
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode()
 
 
 class ForkServer:

@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from tests.children import trio_child
-from tests.forking import ForkedProcess, forked
+from tests.forking import ForkedProcess, Lines, forked
 
 PATIENCE = 120.0
 """Seconds for anything: importing py-libp2p takes two, on a busy machine more."""
@@ -25,7 +25,7 @@ class NodeProcess:
 
     def __init__(self, process: trio.Process | ForkedProcess) -> None:
         self.process = process
-        self._buffer = b""
+        self._lines = Lines(process.stdout)
         self._passed_over: list[dict[str, Any]] = []
 
     async def event(self, name: str) -> dict[str, Any]:
@@ -40,19 +40,10 @@ class NodeProcess:
             return kept
         with trio.fail_after(PATIENCE):
             while True:
-                found: dict[str, Any] = json.loads(await self._line())
+                found: dict[str, Any] = json.loads(await self._lines.next())
                 if found["event"] == name:
                     return found
                 self._passed_over.append(found)
-
-    async def _line(self) -> bytes:
-        assert self.process.stdout is not None
-        while b"\n" not in self._buffer:
-            chunk = await self.process.stdout.receive_some()
-            assert chunk, f"the node's output ended after {self._buffer!r}"
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line
 
     async def type(self, text: bytes) -> None:
         assert self.process.stdin is not None

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
-import signal
-import subprocess
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
+import trio
 
-from tests.children import child
 from tests.cli.processes import node_process
 from tests.docs import asgi
 from tests.docs.snippets import ROOT, snippets
+from tests.forking import ForkedProcess, Lines, forked
 from tests.hosts import free_port
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -52,26 +52,34 @@ def test_example(
     assert capsys.readouterr().out == PRINTED[name]
 
 
-def test_two_processes() -> None:
-    command = [sys.executable, str(EXAMPLES / "two_processes.py")]
-    with child(command, stdout=subprocess.PIPE, text=True) as first:
-        assert first.stdout is not None
-        address = first.stdout.readline().split()[-1]
-        with child([*command, address], stdout=subprocess.PIPE, text=True) as second:
-            assert "hello from the first" in second.communicate(timeout=PATIENCE)[0]
-        assert first.stdout.readline() == "received: hello from the second\n"
+@asynccontextmanager
+async def running(path: Path, *arguments: str) -> AsyncIterator[tuple[ForkedProcess, Lines]]:
+    """A program, and the lines that it prints."""
+    command = [str(path), *arguments]
+    with trio.fail_after(PATIENCE):
+        async with forked("script", command, sys.stderr.buffer) as process:
+            yield process, Lines(process.stdout)
+
+
+async def test_two_processes() -> None:
+    path = EXAMPLES / "two_processes.py"
+    async with running(path) as (_, first):
+        address = (await first.next()).split()[-1]
+        async with running(path, address) as (process, second):
+            await second.next()
+            assert await second.next() == "received: hello from the first"
+            assert await process.wait() == 0
+        assert await first.next() == "received: hello from the second"
 
 
 async def test_nodes_behind_a_relay() -> None:
-    command = [sys.executable, str(EXAMPLES / "relay.py"), "/ip4/127.0.0.1/tcp/0"]
-    with child(command, stdout=subprocess.PIPE, text=True) as relay:
-        assert relay.stdout is not None
-        listen = ("--listen", relay.stdout.readline().split()[-1])
+    async with running(EXAMPLES / "relay.py", "/ip4/127.0.0.1/tcp/0") as (_, relay):
+        listen = ("--listen", (await relay.next()).split()[-1])
         async with node_process(*listen) as one:
             listening = await one.event("listening")
             assert "/p2p-circuit/" in listening["addresses"][0]
             join = ("--bootstrap", *listening["addresses"])
-            async with node_process(*listen, *join, fresh=True) as two:
+            async with node_process(*listen, *join) as two:
                 await two.type(b"hello\n")
                 assert (await one.event("delivered"))["text"] == "hello"
                 await two.end_input()
@@ -149,53 +157,55 @@ async def answer(
         answering.cancel()
 
 
-@pytest.mark.slow
-def test_the_quick_start(tmp_path: Path) -> None:
+async def test_the_quick_start(tmp_path: Path) -> None:
     """Ten lines, with metrics and logs."""
     program = next(s for s in snippets(ROOT / "docs" / "quick-start.md") if s.language == "python")
     assert len([line for line in program.text.splitlines() if line.strip()]) == 10
     port = free_port()
-    (tmp_path / "hello.py").write_text(program.text.replace("9464", str(port)))
-    command = [sys.executable, str(tmp_path / "hello.py")]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with child(command, **pipes) as first:
-        address = logged(first.stderr, "started: ")
-        with child([*command, address], **pipes) as second:
-            own = logged(second.stderr, "started: ")
-            heard = ""
-            while f"hello from {own}" not in heard:
-                heard = first.stdout.readline()
-                assert heard
-            with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
-                assert b'gossipsub_mesh_peers{topic="news"} 1.0' in page.read()
+    path = tmp_path / "hello.py"
+    path.write_text(program.text.replace("9464", str(port)))
+    async with forked("script", [str(path)]) as first:
+        address = await logged(first, "started: ")
+        async with forked("script", [str(path), address]) as second:
+            own = await logged(second, "started: ")
+            heard = Lines(first.stdout)
+            while f"hello from {own}" not in await heard.next():
+                continue
+            page = await trio.to_thread.run_sync(read, f"http://127.0.0.1:{port}/metrics")
+            assert b'gossipsub_mesh_peers{topic="news"} 1.0' in page
 
 
-def logged(stderr: TextIO, what: str) -> str:
+def read(url: str) -> bytes:
+    with urlopen(url) as page:
+        return bytes(page.read())
+
+
+async def logged(process: ForkedProcess, what: str) -> str:
     """The last word of the first line with `what` in it."""
-    for line in stderr:
-        if what in line:
-            return line.split()[-1]
-    raise AssertionError(f"{what!r} was not logged")
+    logs = Lines(process.stderr)
+    while what not in (line := await logs.next()):
+        continue
+    return line.split()[-1]
 
 
-def test_a_to_do_list_survives_kill_9(tmp_path: Path) -> None:
+async def test_a_to_do_list_survives_kill_9(tmp_path: Path) -> None:
     """Each word counts once, whenever its process is killed."""
     assert len((EXAMPLES / "todo.py").read_text().splitlines()) <= 40
-    command = [sys.executable, str(EXAMPLES / "todo.py"), str(tmp_path / "todo.db")]
     for number, (words, line) in enumerate(
         (
-            (["add", "milk"], "to do: milk\n"),
-            (["add", "bread"], "to do: bread, milk\n"),
-            (["done", "milk"], "to do: bread\n"),
+            (["add", "milk"], "to do: milk"),
+            (["add", "bread"], "to do: bread, milk"),
+            (["done", "milk"], "to do: bread"),
         ),
         1,
     ):
-        with child([*command, *words], stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline().startswith("listening on")
+        database = str(tmp_path / "todo.db")
+        async with running(EXAMPLES / "todo.py", database, *words) as (process, printed):
+            assert (await printed.next()).startswith("listening on")
             # Only what is new is read: the cursor was kept with the list.
-            assert process.stdout.readline() == line
-            process.send_signal(signal.SIGKILL)
+            assert await printed.next() == line
+            process.kill()
+            await process.wait()
         state = json.loads((tmp_path / "todo.db.json").read_text())
         assert json.loads(state["cursor"])[2] == number
 
