@@ -251,6 +251,26 @@ def test_pages_are_as_long_as_a_slow_link_brings_in_time() -> None:
                 effects += one.participant.range_answered("p", (), more, one.now)
 
 
+@pytest.mark.parametrize(("others", "turn"), [(1, 30.0), (0, 200.0)])
+def test_a_peer_that_sends_pages_is_left_for_another_after_half_a_minute(
+    others: int, turn: float
+) -> None:
+    """It may be slow, or bring its own without end. With nobody else it goes on."""
+    one = One()
+    for n in range(1 + others):
+        one.participant.peer_up(f"p{n}", one.now)
+    start = one.now
+    (asked,) = of(one.wait(2.0), fx.AskCompare)
+    parts = (RangeHash(None, None, 1000, SALT),)
+    effects = one.participant.compared(asked.peer, LogComparison(parts), one.now)
+    while of(effects, fx.AskRange) and one.now < start + 200.0:
+        one.now += 4.0
+        more = (int(one.now), "m")
+        effects = one.participant.range_answered(asked.peer, (), more, one.now)
+    assert turn <= one.now - start < turn + 6.0
+    assert [ask.peer != asked.peer for ask in of(effects, fx.AskCompare)] == [True] * others
+
+
 def test_a_slow_server_does_not_hold_the_others_up() -> None:
     group = Group(4, seed=1)
     group.run(5.0)
