@@ -84,7 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     # What is there before the first test stays: a collection needs a quarter of a second for it.
+    # Simulations thaw at their end what they found frozen, and begin with a collection.
     gc.freeze()
+    gc.unfreeze = lambda: None
 
 
 @pytest.hookimpl(optionalhook=True)
