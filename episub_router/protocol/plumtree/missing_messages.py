@@ -148,7 +148,10 @@ class MissingMessages:
         bad = [peer for peer in left if self._state.standings.is_bad(peer, now)]
         # One that was asked already may be late with this message alone.
         unasked = [peer for peer in left if peer not in bad and peer not in asked]
-        late = [peer for peer in unasked if self._is_late(peer, now)]
+        # What a neighbour announces may come by itself for as long as it usually takes.
+        by_itself = now - message.announced_at
+        links = self._state.links
+        late = [p for p in unasked if links[p].lag > by_itself or self._is_late(p, now)]
         left.sort(key=lambda peer: (asked.count(peer), peer in bad, peer in late))
         return left[:2] if left[0] in bad else left[:1]
 
@@ -156,9 +159,10 @@ class MissingMessages:
         return self._state.links[peer].is_late(now, self._patience(peer))
 
     def _patience(self, peer: PeerId) -> float:
-        """Seconds that a neighbour has to answer a GRAFT."""
-        rtt = self._state.rtt_of(peer)
-        return LATE_ANSWER if rtt is None else min(LATE_ANSWER, 2 * rtt + _ANSWER_TIME)
+        """Seconds that a neighbour has to answer a GRAFT: where messages come late by themselves,
+        so do its answers."""
+        rtt, lag = self._state.rtt_of(peer), self._state.links[peer].lag
+        return max(lag, LATE_ANSWER if rtt is None else min(LATE_ANSWER, 2 * rtt + _ANSWER_TIME))
 
     def on_rejected(self, id: MessageId, now: Time) -> None:
         """No copy of `id` is in validation any more: it is asked for at once."""

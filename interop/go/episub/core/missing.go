@@ -199,7 +199,8 @@ func (t *Topic) asks(m *message, from *link) bool {
 	return true
 }
 
-// nextAnnouncer is the one that was asked least often, of those one that isn't late, and the earliest.
+// nextAnnouncer is the one that was asked least often, of those one that isn't late and whose lag is over,
+// and the earliest.
 func (t *Topic) nextAnnouncer(m *message) *link {
 	best, least := (*link)(nil), 0
 	for _, id := range m.holders {
@@ -208,7 +209,7 @@ func (t *Topic) nextAnnouncer(m *message) *link {
 			continue
 		}
 		rank := 2 * m.timesAsked(id)
-		if rank == 0 && l.isLate(t.port.Now(), t.patience(l)) {
+		if rank == 0 && (m.announcedAt.Add(l.lag).After(t.port.Now()) || l.isLate(t.port.Now(), t.patience(l))) {
 			rank = 1
 		}
 		if best == nil || rank < least {
@@ -218,12 +219,14 @@ func (t *Topic) nextAnnouncer(m *message) *link {
 	return best
 }
 
-// patience is how long a neighbour has to answer a GRAFT.
+// patience is how long a neighbour has to answer a GRAFT: where messages come late by themselves, so do
+// its answers.
 func (t *Topic) patience(l *link) time.Duration {
-	if l.rtt == nil {
-		return lateAnswer
+	answer := lateAnswer
+	if l.rtt != nil {
+		answer = min(lateAnswer, 2*l.rtt.mean+answerTime)
 	}
-	return min(lateAnswer, 2*l.rtt.mean+answerTime)
+	return max(l.lag, answer)
 }
 
 // parents are the neighbours that push to us, in whichever tree; in the shared one those that did last.
