@@ -1,4 +1,4 @@
-"""A sorted list that is cheap to shorten at the front."""
+"""A sorted list that is cheap to shorten near the front."""
 
 from __future__ import annotations
 
@@ -21,40 +21,49 @@ class FrontList(Generic[T]):
     def __len__(self) -> int:
         return len(self._items) - self._gone
 
-    @property
-    def first(self) -> T:
-        """The least item. Raises IndexError where there is none."""
-        return self._items[self._gone]
+    def __getitem__(self, index: int) -> T:
+        """The item at an index that there is, from 0."""
+        return self._items[self._gone + index]
 
-    def add(self, item: T) -> None:
+    @property
+    def last(self) -> T:
+        """The greatest item."""
+        return self._items[-1]
+
+    def add(self, item: T) -> int:
+        """The index at which the item is now."""
         if not self or item > self._items[-1]:
             self._items.append(item)
-        else:
-            self._items.insert(bisect_left(self._items, item, self._gone), item)
+            return len(self) - 1
+        index = self.index(item)
+        self._items.insert(self._gone + index, item)
+        return index
 
-    def remove(self, item: T) -> None:
-        """Remove an item that is there."""
-        if self._items[self._gone] != item:
-            del self._items[bisect_left(self._items, item, self._gone)]
-            return
+    def remove(self, item: T) -> int:
+        """Remove an item that is there; the index at which it was.
+
+        What is before it moves up, which is little where old items leave.
+        """
+        front, index = self._gone, self.index(item)
+        self._items[front + 1 : front + 1 + index] = self._items[front : front + index]
         self._gone += 1
         if self._gone > _SPARE:
             del self._items[: self._gone]
             self._gone = 0
+        return index
 
-    def between(
-        self, after: Any, until: Any, count: int | None = None, *, last: bool = False
-    ) -> list[T]:
-        """The items with after < item <= until, at most `count` of the first, or the last; None is
-        an open bound."""
-        low = bisect_right(self._items, after, self._gone) if after is not None else self._gone
-        all_of_them = len(self._items)
-        high = bisect_right(self._items, until, self._gone) if until is not None else all_of_them
-        if count is not None and last:
-            low = max(low, high - count)
-        elif count is not None:
-            high = min(high, low + count)
-        return self._items[low:high]
+    def index(self, item: Any) -> int:
+        """How many items are less."""
+        return bisect_left(self._items, item, self._gone) - self._gone
 
-    def last(self, count: int) -> list[T]:
-        return self._items[max(self._gone, len(self._items) - count) :]
+    def bounds(self, after: Any, until: Any) -> tuple[int, int]:
+        """The indexes of the items with after < item <= until: of the first one, and behind the
+        last one. None is an open bound."""
+        low = bisect_right(self._items, after, self._gone) if after else self._gone
+        high = bisect_right(self._items, until, self._gone) if until else len(self._items)
+        return low - self._gone, max(low, high) - self._gone
+
+    def between(self, after: Any, until: Any) -> list[T]:
+        """The items with after < item <= until."""
+        low, high = self.bounds(after, until)
+        return self._items[self._gone + low : self._gone + high]

@@ -11,7 +11,7 @@ from libp2p.custom_types import TProtocol
 from libp2p.io.exceptions import IncompleteReadError
 from libp2p.network.stream.exceptions import StreamEOF
 from libp2p.peer.id import ID
-from libp2p.utils.varint import decode_uvarint
+from libp2p.utils.varint import decode_varint_with_size
 
 from episub_router.sds.wire.exchange import PROTOCOL
 from episub_router.util.kept import one_for_each
@@ -35,43 +35,40 @@ class IncomingFrames:
     def has_next(self) -> bool:
         """Whether one is there already, or what is there is none."""
         try:
-            start = _length_size(self._data)
+            found = self._lengths()
         except ValueError:
             return True
-        if start is None:
-            return False
-        return len(self._data) >= start + decode_uvarint(bytes(self._data[:start]))
+        return found is not None and len(self._data) >= sum(found)
 
     async def next(self, limit: int) -> bytes:
         """The next one. Raises IncompleteReadError at the end, and ValueError for what is no
         length, or one above `limit`."""
-        data = self._data
-        while (start := _length_size(data)) is None:
+        while (found := self._lengths()) is None:
             await self._read()
-        size = decode_uvarint(bytes(data[:start]))
+        size, start = found
         if size > limit:
             raise ValueError(f"a frame of {size} bytes, at most {limit} are read")
-        while len(data) < start + size:
+        while len(self._data) < start + size:
             await self._read()
-        frame = bytes(data[start : start + size])
-        del data[: start + size]
+        frame = bytes(self._data[start : start + size])
+        del self._data[: start + size]
         return frame
+
+    def _lengths(self) -> tuple[int, int] | None:
+        """Bytes of the next frame, and of its length in front; None where that isn't all there."""
+        head = bytes(self._data[:_LENGTH])
+        size, start = decode_varint_with_size(head)
+        if head and head[start - 1] < 0x80:
+            return size, start
+        if len(head) == _LENGTH:
+            raise ValueError("a length of a frame that never ends")
+        return None
 
     async def _read(self) -> None:
         data = await self._stream.read(_READ)
         if not data:
             raise IncompleteReadError("the stream ended")
         self._data += data
-
-
-def _length_size(data: bytearray) -> int | None:
-    """Bytes of the length at the beginning, None where it isn't all there."""
-    for index, byte in enumerate(data[:_LENGTH]):
-        if byte < 0x80:
-            return index + 1
-    if len(data) >= _LENGTH:
-        raise ValueError("a length of a frame that never ends")
-    return None
 
 
 MANY = TProtocol(PROTOCOL)

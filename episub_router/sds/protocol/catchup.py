@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 from episub_router.protocol.types import NEVER, Time
 from episub_router.sds.protocol.effects import (
@@ -60,25 +59,17 @@ _IDS_PAGE = 1000
 _FIRST: Key = (-1, "")
 
 
-class _Span(NamedTuple):
-    """A part of a peer's log that is to be fetched, or only its ids."""
-
-    after: Key | None
-    until: Key | None
-    ids_only: bool = False
-
-
 @dataclass(slots=True)
 class _Job:
     """One comparison under way, with the ranges that are still to compare, and those to fetch,
-    oldest last. `newest` are places of the peer's newest messages, where it is asked for those
-    first."""
+    oldest last, in pages whose length is decided when they are asked for. `newest` are places of
+    the peer's newest messages, where it is asked for those first."""
 
     peer: PeerRef
     deadline: Time
     turn_ends: Time
     compare: list[RangeHash] = field(default_factory=list)
-    fetch: list[_Span] = field(default_factory=list)
+    fetch: list[AskRange] = field(default_factory=list)
     asked: Ask | None = None
     asked_at: Time = 0.0
     came_at: Time | None = None
@@ -132,9 +123,8 @@ class Catchup:
         late = now - job.asked_at > self.params.pull_timeout / 2
         if late and job.came_at is None and isinstance(job.asked, AskRange):
             return False
-        spans = [span for span in job.fetch if not span.ids_only]
-        if isinstance(job.asked, AskRange) and not job.asked.ids_only:
-            spans.append(_Span(job.asked.after, job.asked.until))
+        spans = [ask for ask in (*job.fetch, job.asked) if isinstance(ask, AskRange)]
+        spans = [span for span in spans if not span.ids_only]
         above = any(span.after is None or span.after[0] <= clock for span in spans)
         return above and any(span.until is None or clock <= span.until[0] for span in spans)
 
@@ -207,8 +197,8 @@ class Catchup:
         job = self._job
         if job is None or job.peer != peer or not isinstance(job.asked, AskCompare):
             return []
-        first, salt = job.rounds == 1, job.asked.salt
-        fetch: list[_Span] = []
+        first, salt, page = job.rounds == 1, job.asked.salt, self.params.page_items
+        fetch: list[AskRange] = []
         for part in answer.parts:
             ours = self.log.summary(salt, part.after, part.until)
             below = part.until is not None and self.log.below_floor(part.until)
@@ -217,9 +207,9 @@ class Catchup:
             job.found = True
             if part.count > LEAF and ours[0] * 2 <= part.count:
                 if fetch and fetch[-1].until == part.after:
-                    fetch[-1] = _Span(fetch[-1].after, part.until)
+                    fetch[-1] = replace(fetch[-1], until=part.until)
                 else:
-                    fetch.append(_Span(part.after, part.until))
+                    fetch.append(AskRange(peer, page, part.after, part.until))
             elif len(job.compare) < MAX_RANGES:
                 job.compare.append(RangeHash(part.after, part.until, *ours))
         job.found |= bool(answer.keys)
@@ -227,7 +217,7 @@ class Catchup:
             have = self.log.summary(salt, None, answer.floor)[0]
             if have < answer.older:
                 job.found = True
-                fetch.insert(0, _Span(None, answer.floor, ids_only=have > 0))
+                fetch.insert(0, AskRange(peer, page, None, answer.floor, ids_only=have > 0))
         job.fetch = [*reversed(fetch), *job.fetch]
         return self._go_on(now)
 
@@ -255,7 +245,7 @@ class Catchup:
             return []
         self._measure((now if job.came_at is None else job.came_at) - job.asked_at)
         if more is not None:
-            job.fetch.append(_Span(more, asked.until, asked.ids_only))
+            job.fetch.append(replace(asked, after=more))
         return self._go_on(now)
 
     def _start(self, peer: PeerRef, now: Time) -> list[Effect]:
@@ -344,7 +334,7 @@ class Catchup:
         if job.fetch:
             span = job.fetch.pop()
             most = _IDS_PAGE if span.ids_only else self.params.page_items
-            return self._asking(job, AskRange(job.peer, min(self._page, most), *span), now)
+            return self._asking(job, replace(span, limit=min(self._page, most)), now)
         self._end(now, again=False)
         return []
 

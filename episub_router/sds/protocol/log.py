@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from episub_router.sds.protocol.entry import Key, LogEntry
@@ -18,7 +17,7 @@ PASSED = 4096
 DEPARTED = 65_536
 """Senders for which the log keeps what has left it (chosen)."""
 _SPARE = 1024
-"""Evicted places that may wait to be cut off the lists."""
+"""Places by which a heap of senders may be longer than needed."""
 
 
 class Log:
@@ -30,10 +29,9 @@ class Log:
 
     def __init__(self) -> None:
         self._entries: dict[MessageId, LogEntry] = {}
-        self._keys: list[Key] = []
+        self._places: FrontList[Key] = FrontList()
         self._prints = bytearray()
-        self._front = 0
-        """Where the order begins in both."""
+        """Of each place, in the same order."""
         self._by_sender: dict[SenderId, FrontList[Key]] = {}
         """The places of each sender's messages."""
         self._most: list[tuple[int, Key, SenderId]] = []
@@ -53,7 +51,7 @@ class Log:
         self._passed: dict[MessageId, None] = {}
 
     def __len__(self) -> int:
-        return len(self._keys) - self._front
+        return len(self._places)
 
     def __contains__(self, message_id: MessageId) -> bool:
         return message_id in self._entries
@@ -78,22 +76,17 @@ class Log:
         key = (entry.lamport, message_id)
         self._entries[message_id] = entry
         self.added += 1
-        if not len(self) or key > self._keys[-1]:
-            self._keys.append(key)
-            self._prints += _print(key)
-        else:
-            index = bisect_left(self._keys, key, self._front)
-            self._keys.insert(index, key)
-            self._prints[index * PRINT_SIZE : index * PRINT_SIZE] = _print(key)
+        at = self._places.add(key) * PRINT_SIZE
+        self._prints[at:at] = _print(key)
         for old in history:
             self.heads.pop(old, None)
         held = self._by_sender.get(entry.sender_id)
-        newest = held.last(1)[0] if held else None
+        newest = held.last if held else None
         if held is None:
             held = self._by_sender[entry.sender_id] = FrontList()
         held.add(key)
         if self._most:
-            heapq.heappush(self._most, (-len(held), held.first, entry.sender_id))
+            heapq.heappush(self._most, (-len(held), held[0], entry.sender_id))
         if newest is None or key > newest:
             if newest is not None:
                 self.heads.pop(newest[1], None)
@@ -106,7 +99,7 @@ class Log:
         So a flood takes the place of no more than its share, and what others said stays.
         """
         if not self._most or len(self._most) > 4 * len(self._by_sender) + _SPARE:
-            self._most = [(-len(h), h.first, sender) for sender, h in self._by_sender.items()]
+            self._most = [(-len(h), h[0], sender) for sender, h in self._by_sender.items()]
             heapq.heapify(self._most)
         while True:
             count, _, sender = self._most[0]
@@ -114,7 +107,7 @@ class Log:
             if held is not None and len(held) == -count:
                 break
             heapq.heappop(self._most)
-        key = held.first
+        key = held[0]
         entry = self._entries[key[1]]
         self._remove(key)
         return key[1], entry
@@ -156,7 +149,7 @@ class Log:
 
     def newest_by_sender(self) -> dict[SenderId, int]:
         """Those that have messages in the log, each with the clock of its newest one."""
-        return {sender: held.last(1)[0][0] for sender, held in self._by_sender.items()}
+        return {sender: held.last[0] for sender, held in self._by_sender.items()}
 
     def said_by_its_sender(self, message_id: MessageId) -> int:
         """How many messages its sender has in the log."""
@@ -173,25 +166,24 @@ class Log:
         """The place at `index` of the order, from 0. Raises IndexError."""
         if not 0 <= index < len(self):
             raise IndexError(f"the log has {len(self)} messages, there is none at {index}")
-        return self._keys[self._front + index]
+        return self._places[index]
 
     def index(self, key: Key) -> int:
         """How many messages come before this place."""
-        return bisect_left(self._keys, key, self._front) - self._front
+        return self._places.index(key)
 
     def places(self, after: Key | None = None, until: Key | None = None) -> list[Key]:
         """The places with after < key <= until, ascending."""
-        low, high = self._bounds(after, until)
-        return self._keys[low:high]
+        return self._places.between(after, until)
 
     def size(self, after: Key | None, until: Key | None) -> int:
         """How many messages lie in after < key <= until."""
-        low, high = self._bounds(after, until)
+        low, high = self._places.bounds(after, until)
         return high - low
 
     def summary(self, salt: bytes, after: Key | None, until: Key | None) -> tuple[int, bytes]:
         """How many messages lie in after < key <= until, and a salted hash over all of them."""
-        low, high = self._bounds(after, until)
+        low, high = self._places.bounds(after, until)
         return high - low, self._hash(salt, low, high)
 
     def split(
@@ -201,23 +193,19 @@ class Log:
 
         A bound is a place between two messages: a clock, and as much of an id as tells them apart.
         """
-        low, high = self._bounds(after, until)
+        places = self._places
+        low, high = places.bounds(after, until)
         cuts = [low + (high - low) * n // parts for n in range(1, parts)]
         result = []
         for start, end in zip([low, *cuts], [*cuts, high], strict=True):
             if start < end:
-                bound = until if end == high else _between(self._keys[end - 1], self._keys[end])
+                bound = until if end == high else _between(places[end - 1], places[end])
                 result.append((bound, end - start, self._hash(salt, start, end)))
         return result
 
     def _hash(self, salt: bytes, low: int, high: int) -> bytes:
         part = memoryview(self._prints)[low * PRINT_SIZE : high * PRINT_SIZE]
         return hashlib.blake2b(part, digest_size=PRINT_SIZE, key=salt).digest()
-
-    def _bounds(self, after: Key | None, until: Key | None) -> tuple[int, int]:
-        low = bisect_right(self._keys, after, self._front) if after else self._front
-        high = bisect_right(self._keys, until, self._front) if until else len(self._keys)
-        return low, max(low, high)
 
     def _remove(self, key: Key) -> None:
         entry = self._entries.pop(key[1])
@@ -228,23 +216,19 @@ class Log:
         if not len(held):
             del self._by_sender[sender]
         elif self._most:
-            heapq.heappush(self._most, (-len(held), held.first, sender))
+            heapq.heappush(self._most, (-len(held), held[0], sender))
         departed = self.departed
         departed[sender] = max(key[0], departed.pop(sender, 0))
         while len(departed) > DEPARTED:
             clock = departed.pop(next(iter(departed)))
             departed[""] = max(clock, departed.pop("", 0))
-        front, index = self._front, bisect_left(self._keys, key, self._front)
-        if index == front:
+        index = self._places.remove(key)
+        if index == 0:
             self._raise_floor(key)
-        # What is before it moves up, which is little: old messages leave.
-        self._keys[front + 1 : index + 1] = self._keys[front:index]
-        start, end = front * PRINT_SIZE, index * PRINT_SIZE
-        self._prints[start + PRINT_SIZE : end + PRINT_SIZE] = self._prints[start:end]
-        self._front += 1
-        if self._front > _SPARE:
-            del self._keys[: self._front], self._prints[: self._front * PRINT_SIZE]
-            self._front = 0
+        # What is before it moves up, as in `_places`; the front of a bytearray is cut off in O(1).
+        end = index * PRINT_SIZE
+        self._prints[PRINT_SIZE : PRINT_SIZE + end] = self._prints[:end]
+        del self._prints[:PRINT_SIZE]
 
     def _raise_floor(self, key: Key) -> None:
         self.floor = key if self.floor is None else max(self.floor, key)
