@@ -63,8 +63,8 @@ class StoreNode(Entered):
         self._authorize = authorize
         self._max_channels = max_channels
         self._drivers: dict[tuple[str, str], ChannelDriver] = {}
-        self._opened: Shares[str] = Shares(max_channels)
-        """How many channels each sender's messages have opened."""
+        self._opened: Shares[tuple[str, str], str] = Shares(max_channels)
+        """Whose messages have opened the channels."""
         self.counts: Counter[str] = Counter()
 
     @property
@@ -95,7 +95,7 @@ class StoreNode(Entered):
                         channel_id = channel_of(key, topic)
                         known = (topic, channel_id) in self._drivers  # a message was faster
                         if oldest and channel_id is not None and not known:
-                            self._opened.add(oldest[0].sender_id)
+                            self._opened.add((topic, channel_id), oldest[0].sender_id)
                             await self._open(topic, channel_id).start(self._nursery)
                 self._nursery.start_soon(access_of(self._store).purge_regularly, self.counts)
                 yield
@@ -119,7 +119,7 @@ class StoreNode(Entered):
             if full or self._opened.refuses(sender):
                 self.counts["channels-full"] += 1
                 return
-            self._opened.add(sender)
+            self._opened.add((topic, channel_id), sender)
             driver = self._open(topic, channel_id)
             self._nursery.start_soon(driver.start, self._nursery)
         driver.take(message, channel_id)

@@ -38,7 +38,7 @@ class Incoming:
         self._group = group
         self._waiting: dict[MessageId, Waiting] = {}
         self._children: dict[MessageId, dict[MessageId, None]] = {}
-        self._held: Shares[SenderId] = Shares(params.incoming_limit)
+        self._held: Shares[MessageId, SenderId] = Shares(params.incoming_limit)
         self._overdue: TimerMap[MessageId] = TimerMap()
         self.fewer: dict[MessageId, Waiting] = {}
         """Messages that wait for fewer than they did, of which more can be looked for."""
@@ -70,10 +70,10 @@ class Incoming:
             return False, []
         left: list[Waiting] = []
         while not self._held.fits(units):
-            most = self._held.yields_to(sender, units)
-            if most is None:
+            last = self._held.yields(sender, units)
+            if last is None:
                 return False, left
-            left.append(self._leave(most))
+            left.append(self._leave(last))
         return True, left
 
     def add(self, received: ReceivedMessage, unmet: dict[MessageId, None], now: Time) -> None:
@@ -81,7 +81,7 @@ class Incoming:
         self._waiting[message_id] = Waiting(received, unmet)
         for dependency in unmet:
             self._children.setdefault(dependency, {})[message_id] = None
-        self._held.add(received.message.sender_id, _units(len(received.raw)))
+        self._held.add(message_id, received.message.sender_id, _units(len(received.raw)))
         # Twice as long as a missing id: this only catches messages that wait for each other.
         patience = 2 * self._params.lost_after
         self._overdue.set(message_id, self._group.elapsed(now) + patience)
@@ -110,18 +110,18 @@ class Incoming:
         return list(ids)
 
     def _remove(self, waiting: Waiting) -> None:
-        message = waiting.message
-        del self._waiting[message.message_id]
-        self.fewer.pop(message.message_id, None)
-        self._overdue.cancel(message.message_id)
-        self._held.remove(message.sender_id, _units(len(waiting.received.raw)))
+        message_id = waiting.message.message_id
+        del self._waiting[message_id]
+        self.fewer.pop(message_id, None)
+        self._overdue.cancel(message_id)
+        self._held.remove(message_id)
 
-    def _leave(self, sender: SenderId) -> Waiting:
-        """The last message of `sender` leaves the buffer."""
-        waiting = next(w for w in reversed(self._waiting.values()) if w.message.sender_id == sender)
+    def _leave(self, message_id: MessageId) -> Waiting:
+        """A message leaves the buffer before it could be delivered."""
+        waiting = self._waiting[message_id]
         for dependency in waiting.unmet:
             children = self._children[dependency]
-            del children[waiting.message.message_id]
+            del children[message_id]
             if not children:
                 del self._children[dependency]
         self._remove(waiting)

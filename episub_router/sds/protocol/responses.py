@@ -35,8 +35,7 @@ class Responses:
         self._me = me
         self._params = params
         self._timers: TimerMap[MessageId] = TimerMap()
-        self._for: dict[MessageId, SenderId] = {}
-        self._held: Shares[SenderId] = Shares(_LIMIT)
+        self._held: Shares[MessageId, SenderId] = Shares(_LIMIT)
         self._asked: dict[MessageId, Time] = {}
         """When each was last asked for."""
         self._allowed: TokenBuckets[SenderId] = TokenBuckets(_BYTES, MEMBERS)
@@ -73,15 +72,14 @@ class Responses:
         ):
             return []
         if not self._held.fits():
-            most = self._held.yields_to(by)
-            if most is None:
+            last = self._held.yields(by)
+            if last is None:
                 return [Discarded(by, DiscardReason.REPAIR_FULL)]
-            self._cancel(next(i for i in reversed(self._for) if self._for[i] == most))
+            self._cancel(last)
         high = int(self._params.repair_max * 1000)
         delay = response_delay(self._me, author, message_id, high) / 1000
         self._timers.set(message_id, now + delay)
-        self._for[message_id] = by
-        self._held.add(by)
+        self._held.add(message_id, by)
         return []
 
     def seen(self, message_id: MessageId) -> None:
@@ -92,13 +90,13 @@ class Responses:
     def poll(self, now: Time) -> list[Effect]:
         effects: list[Effect] = []
         for message_id in self._timers.pop_due(now):
-            self._held.remove(self._for.pop(message_id))
+            self._held.remove(message_id)
             effects.append(Rebroadcast(message_id))
         return effects
 
     def _cancel(self, message_id: MessageId) -> None:
         self._timers.cancel(message_id)
-        self._held.remove(self._for.pop(message_id))
+        self._held.remove(message_id)
 
 
 def _hash(text: str) -> int:

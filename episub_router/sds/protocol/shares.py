@@ -5,30 +5,32 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+K = TypeVar("K", bound=Hashable)
 H = TypeVar("H", bound=Hashable)
 
 _SHARE = 0.25
 """Of a table, what one holder may have, also where nobody else needs it (chosen)."""
 
 
-class Shares(Generic[H]):
-    """How much of a table of size `limit` each holder has."""
+class Shares(Generic[K, H]):
+    """Whose the items of a table of size `limit` are, and as how much each counts."""
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.total = 0
+        self._items: dict[K, tuple[H, int]] = {}
         self._held: dict[H, int] = {}
 
-    def add(self, holder: H, amount: int = 1) -> None:
+    def add(self, item: K, holder: H, amount: int = 1) -> None:
         self.total += amount
+        self._items[item] = (holder, amount)
         self._held[holder] = self._held.get(holder, 0) + amount
 
-    def remove(self, holder: H, amount: int = 1) -> None:
+    def remove(self, item: K) -> None:
+        holder, amount = self._items.pop(item)
         self.total -= amount
-        left = self._held[holder] - amount
-        if left > 0:
-            self._held[holder] = left
-        else:
+        self._held[holder] -= amount
+        if not self._held[holder]:
             del self._held[holder]
 
     def refuses(self, holder: H, amount: int = 1) -> bool:
@@ -39,10 +41,10 @@ class Shares(Generic[H]):
         """Whether there is room for so much more."""
         return self.total + amount <= self.limit
 
-    def yields_to(self, holder: H, amount: int = 1) -> H | None:
-        """The holder that yields something for so much more of `holder`'s; None where no other has
-        more than `holder` would have."""
+    def yields(self, holder: H, amount: int = 1) -> K | None:
+        """The item that yields to so much more of `holder`'s: the last one of who has most; None
+        where no other has more than `holder` would have."""
         most = max(self._held, key=self._held.__getitem__, default=None)
         if most is None or self._held[most] <= self._held.get(holder, 0) + amount:
             return None
-        return most
+        return next(item for item in reversed(self._items) if self._items[item][0] == most)

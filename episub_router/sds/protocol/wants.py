@@ -46,8 +46,7 @@ at 50 % loss the slowest delivery in a hundred took 42 s in place of 26."""
 
 @dataclass(slots=True)
 class Want:
-    """A missing message of `author`, where it is known. `blamed` referred to it first, `sources`
-    should have it.
+    """A missing message of `author`, where it is known. `sources` should have it.
 
     Its clock is at most `clock`, that of what referred to it. `lacking` are peers that don't have
     it, each with the place up to which it has purged messages. `before`: those that may have had it
@@ -56,7 +55,6 @@ class Want:
 
     author: SenderId | None
     since: Time
-    blamed: SenderId
     clock: int
     sources: list[PeerRef] = field(default_factory=list)
     pulls: int = 0
@@ -77,7 +75,7 @@ class Wants:
 
     def __post_init__(self) -> None:
         self._wants: dict[MessageId, Want] = {}
-        self._held: Shares[SenderId] = Shares(self.params.wanted_limit)
+        self._held: Shares[MessageId, SenderId] = Shares(self.params.wanted_limit)
         self._pulls: TimerMap[MessageId] = TimerMap()
         self._repairs: TimerMap[MessageId] = TimerMap()
         self._ends: TimerMap[MessageId] = TimerMap()
@@ -111,14 +109,19 @@ class Wants:
     ) -> bool:
         """Start looking for a message, or note one more source. False where there is no room.
 
-        `clock`: the message's own is at most this.
+        `blamed` refers to it. `clock`: the message's own is at most this.
         """
         want = self._wants.get(message_id)
         if want is None:
-            if self._held.refuses(blamed) or not (self._held.fits() or self._yield_to(blamed)):
+            if self._held.refuses(blamed):
                 return False
-            want = self._wants[message_id] = Want(author, now, blamed, clock)
-            self._held.add(blamed)
+            if not self._held.fits():
+                last = self._held.yields(blamed)
+                if last is None:
+                    return False
+                self.found(last)
+            want = self._wants[message_id] = Want(author, now, clock)
+            self._held.add(message_id, blamed)
             self._pulls.set(message_id, now + pull_after)
             if self.params.repair:
                 low, high = self.params.repair_min * 1000, self.params.repair_max * 1000
@@ -143,7 +146,7 @@ class Wants:
             self._repairs.cancel(message_id)
             self._ends.cancel(message_id)
             self._overdue.pop(message_id, None)
-            self._held.remove(want.blamed)
+            self._held.remove(message_id)
         return want
 
     def not_had(
@@ -271,14 +274,6 @@ class Wants:
 
     def _share(self) -> float:
         return self.rng.uniform(0.5, 1.0)
-
-    def _yield_to(self, blamed: SenderId) -> bool:
-        """Forget the last want of the sender with most of them, if that is more than `blamed`'s."""
-        most = self._held.yields_to(blamed)
-        if most is None:
-            return False
-        self.found(next(i for i in reversed(self._wants) if self._wants[i].blamed == most))
-        return True
 
     def _pull_again(self, want: Want, now: Time, share: float) -> Time:
         """When peers are asked again: ever more rarely, and for many ids at one time, as those of
