@@ -18,19 +18,14 @@ from episub_router.sds.net.asking import answered
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.effects import Effect, Response
 from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.message import Message, MessageId, ReceivedMessage, Way
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store.sqlite import MemoryStore, SqliteStore
 from episub_router.sds.wire.codec import Codec
-from episub_router.sds.wire.exchange import (
-    Request,
-    Response,
-    encode_request,
-    encode_response,
-)
+from episub_router.sds.wire.exchange import Request, encode_request, encode_response
 from tests.sds.happened_before import HappenedBefore
 
 CHANNEL = "0"

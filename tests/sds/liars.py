@@ -11,10 +11,10 @@ import random
 from dataclasses import replace
 
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.effects import Response
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.ranges import LogComparison
-from episub_router.sds.wire.exchange import Response
 from tests.sds.harness import CHANNEL, Group, Links, Member
 
 DAY = 86_400_000

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from episub_router.sds.interop import Interop, WireFormat, js_filter
 from episub_router.sds.protocol import effects as fx
 from episub_router.sds.protocol.effects import DiscardReason, Effect
-from episub_router.sds.protocol.entry import Restored
+from episub_router.sds.protocol.entry import Key, Restored, StoredMessage
 from episub_router.sds.protocol.message import (
     HistoryEntry,
     Message,
@@ -18,6 +19,7 @@ from episub_router.sds.protocol.message import (
 )
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
+from episub_router.sds.protocol.ranges import LogComparison
 from episub_router.sds.wire.codec import Codec
 
 WALL = 1_760_000_000_000
@@ -88,6 +90,23 @@ class One:
     def hear(self, message_id: MessageId, *history: MessageId, **fields: Any) -> list[Effect]:
         """A message of "other" with this id and causal history."""
         return self.take(made(message_id, *history, **fields))
+
+    def compared(self, peer: str, comparison: LogComparison) -> list[Effect]:
+        return self.answered(fx.AskCompare(peer, b"", ()), fx.Response(comparison=comparison))
+
+    def range_answered(self, peer: str, ids: Sequence[Key], more: Key | None) -> list[Effect]:
+        items = tuple(StoredMessage(key, b"", b"") for key in ids)
+        ask = fx.AskRange(peer, 1, ids_only=True)
+        return self.answered(ask, fx.Response(items=items, next=more))
+
+    def ids_answered(
+        self, peer: str, unknown: tuple[MessageId, ...], gone: Key | None
+    ) -> list[Effect]:
+        return self.answered(fx.AskIds(peer, unknown), fx.Response(unknown_ids=unknown, gone=gone))
+
+    def answered(self, ask: fx.Ask, response: fx.Response) -> list[Effect]:
+        """A peer has answered, without a message."""
+        return self.participant.answered(ask, response, [], self.now)
 
     def wait(self, seconds: float) -> list[Effect]:
         """What happens of itself meanwhile."""

@@ -9,7 +9,7 @@ import pytest
 
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.effects import DiscardReason
+from episub_router.sds.protocol.effects import DiscardReason, Response
 from episub_router.sds.protocol.entry import RangeHash
 from episub_router.sds.protocol.message import HistoryEntry, Message
 from episub_router.sds.protocol.params import SdsParams
@@ -18,7 +18,6 @@ from episub_router.sds.store.sqlite import SqliteStore
 from episub_router.sds.wire.codec import SdsWireError
 from episub_router.sds.wire.exchange import (
     Request,
-    Response,
     decode_request,
     decode_response,
     encode_request,
@@ -74,8 +73,8 @@ def test_what_two_peers_lack_is_asked_for_when_another_names_it() -> None:
         one.participant.peer_up(peer, one.now)
     one.take(made("child", "missing"), source="p")
     (first,) = of(one.wait(1.0), fx.AskIds)
-    second = of(one.participant.ids_answered(first.peer, ("missing",), None, one.now), fx.AskIds)[0]
-    one.participant.ids_answered(second.peer, ("missing",), None, one.now)
+    second = of(one.ids_answered(first.peer, ("missing",), None), fx.AskIds)[0]
+    one.ids_answered(second.peer, ("missing",), None)
     assert not of(one.wait(60.0), fx.AskIds)
     (third, _) = {*"pqrs"} - {first.peer, second.peer}
     for source, asked in ((first.peer, []), (third, [fx.AskIds(third, ("missing",))])):

@@ -171,13 +171,13 @@ def test_a_peer_that_lies_about_its_log_is_left() -> None:
     (ask,) = of(one.wait(2.0), fx.AskCompare)
     assert ask.peer == "liar"
     claim = LogComparison((RangeHash(None, (WALL, "x"), 1000, b"1"),))
-    (page,) = of(one.participant.compared("liar", claim, one.now), fx.AskRange)
+    (page,) = of(one.compared("liar", claim), fx.AskRange)
     assert page.after is None
-    (page,) = of(one.participant.range_answered("liar", (), (5, "a"), one.now), fx.AskRange)
+    (page,) = of(one.range_answered("liar", (), (5, "a")), fx.AskRange)
     # pages that don't move forward end it
-    assert not of(one.participant.range_answered("liar", (), (5, "a"), one.now), fx.AskRange)
+    assert not of(one.range_answered("liar", (), (5, "a")), fx.AskRange)
     invented = tuple((WALL + n, f"invented{n}") for n in range(100))
-    one.participant.range_answered("liar", invented, None, one.now)
+    one.range_answered("liar", invented, None)
     assert one.drops(one.take(made("invented1"), Way.UNPROVEN)) == [DiscardReason.NOT_PROVEN]
     still_works(one)
 
@@ -191,7 +191,7 @@ def test_a_peer_whose_log_always_differs_is_asked_a_bounded_number_of_times() ->
     while asks:
         rounds += 1
         parts = tuple(RangeHash(r.after, r.until, 1, b"%d" % rounds) for r in asks[0].ranges)
-        asks = of(one.participant.compared("liar", LogComparison(parts), one.now), fx.AskCompare)
+        asks = of(one.compared("liar", LogComparison(parts)), fx.AskCompare)
     assert rounds == 64
 
 

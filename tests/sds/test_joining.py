@@ -102,7 +102,7 @@ def newcomer(**said: list[Key]) -> One:
             ask = asks.pop()
             assert (ask.newest_first, ask.ids_only, ask.limit) == (True, True, 1)
             newest = tuple(said[ask.peer])
-            effects = one.participant.range_answered(ask.peer, newest, None, one.now)
+            effects = one.range_answered(ask.peer, newest, None)
             one.seen += effects
             asks += of(effects, fx.AskRange)
     return one
@@ -135,7 +135,7 @@ def test_a_message_that_comes_before_the_place_is_known_waits_for_it() -> None:
     one.participant.peer_up("peer", one.now)
     one.wait(1.5)
     assert one.drops(one.hear("m", lamport=WALL + 100)) == [fx.DiscardReason.JOINING]
-    one.participant.range_answered("peer", ((WALL + 50, "old"),), None, one.now)
+    one.range_answered("peer", ((WALL + 50, "old"),), None)
     one.wait(5.0)
     one.hear("m", lamport=WALL + 100)
     assert one.log == ["m"]
@@ -147,7 +147,7 @@ def test_a_newcomer_that_speaks_first_keeps_what_it_said() -> None:
     one.participant.peer_up("peer", one.now)
     first, _ = one.send(b"here I am")
     one.wait(1.5)
-    one.participant.range_answered("peer", ((WALL + 10**6, "new"),), None, one.now)
+    one.range_answered("peer", ((WALL + 10**6, "new"),), None)
     one.wait(5.0)
     assert one.log == [first]
     one.take(made("new", first, lamport=WALL + 10**6))

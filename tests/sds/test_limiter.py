@@ -22,8 +22,9 @@ from episub_router.sds.net.limiter import (
     RequestLimiter,
 )
 from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.effects import Response
 from episub_router.sds.protocol.params import SdsParams
-from episub_router.sds.wire.exchange import Request, Response
+from episub_router.sds.wire.exchange import Request
 
 
 def test_a_peer_has_its_burst_and_then_its_rate() -> None:

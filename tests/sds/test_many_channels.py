@@ -28,14 +28,18 @@ from episub_router.sds.net import calls, exchange, limiter
 from episub_router.sds.net.calls import Call, carry, streams_of
 from episub_router.sds.net.exchange import ExchangeError, ask, server_of
 from episub_router.sds.net.outbox import PublishQueue, RateLimit, Turns
-from episub_router.sds.protocol.effects import AskCompare, AskRange, Purpose
+from episub_router.sds.protocol.effects import (
+    AskCompare,
+    AskRange,
+    Purpose,
+    Response,
+    ResponseStatus,
+)
 from episub_router.sds.protocol.entry import RangeHash
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
     Request,
-    Response,
-    ResponseStatus,
     decode_response,
     encode_request,
     encode_response,

@@ -420,7 +420,7 @@ def test_missing_dependencies_are_asked_of_who_referred_to_them_then_of_others()
     one.take(made("child", "gone"), source="q")
     asks = of(one.wait(0.9), fx.AskIds)
     assert asks == [fx.AskIds("q", ("gone",))]
-    (again,) = of(one.participant.ids_answered("q", ("gone",), None, one.now), fx.AskIds)
+    (again,) = of(one.ids_answered("q", ("gone",), None), fx.AskIds)
     assert again.peer in ("p", "r")  # at once
     one.participant.failed(again, one.now)
     assert of(one.wait(15.0), fx.AskIds)
@@ -460,7 +460,7 @@ def test_what_was_given_up_is_fetched_from_a_log_that_has_it() -> None:
     one.hear("b", "a")
     one.wait(30.0)
     assert of(one.seen, fx.Tombstone) == [fx.Tombstone("a")]
-    effects = one.participant.range_answered("p", ((WALL - 1, "a"),), None, one.now)
+    effects = one.range_answered("p", ((WALL - 1, "a"),), None)
     assert fx.AskIds("p", ("a",)) in [*effects, *one.wait(30.0)]
 
 
@@ -701,7 +701,7 @@ def test_what_is_too_old_is_not_asked_for_again_after_a_restart() -> None:
     again = One(restored=store.load("0", "me", 100), log_limit=3)
     again.participant.peer_up("p", again.now)
     differs = LogComparison(keys=(old.key, (WALL, "new")))
-    effects = again.participant.compared("p", differs, again.now)
+    effects = again.compared("p", differs)
     assert [ask.ids for ask in of(effects, fx.AskIds)] == [("new",)]
 
 

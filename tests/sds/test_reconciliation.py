@@ -8,19 +8,14 @@ import pytest
 
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.effects import Effect, Response
 from episub_router.sds.protocol.entry import LogEntry, RangeHash
 from episub_router.sds.protocol.log import Log
 from episub_router.sds.protocol.message import Way
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.ranges import LEAF, LogComparison, compare
 from episub_router.sds.store.sqlite import MemoryStore
-from episub_router.sds.wire.exchange import (
-    Request,
-    Response,
-    encode_request,
-    encode_response,
-)
+from episub_router.sds.wire.exchange import Request, encode_request, encode_response
 from tests.sds.harness import Group, Links
 from tests.sds.one import WALL, One, made, of
 
@@ -108,7 +103,7 @@ def fill_hole(count: int, hole: int) -> tuple[int, int]:
         requests += 1
         size += len(encode_request(Request("t", "0", asked)))
         size += len(encode_response(Response(comparison=answer)))
-        effects = one.participant.compared("p", answer, one.now)
+        effects = one.compared("p", answer)
     (ask,) = of(effects, fx.AskIds)
     assert ask.ids == (ids[hole],)
     size += len(encode_request(Request("t", "0", ask)))
@@ -127,7 +122,7 @@ def asks_in(one: One, seconds: float) -> int:
         effects = one.wait(1.0)
         for _ in of(effects, fx.AskCompare):
             asks += 1
-            one.participant.compared("p", LogComparison(), one.now)
+            one.compared("p", LogComparison())
     return asks
 
 
@@ -164,7 +159,7 @@ def test_an_answer_is_awaited_until_it_comes_or_the_comparison_is_over() -> None
     one.participant.peer_up("p", one.now)
     asked = of(one.wait(2.0), fx.AskCompare)
     assert [one.participant.awaits(a) for a in asked] == [True]
-    one.participant.compared("p", LogComparison(), one.now)
+    one.compared("p", LogComparison())
     assert not one.participant.awaits(asked[0])
     one.hear("c", "b")
     missing = fx.AskIds("p", ("b",))
@@ -215,7 +210,7 @@ def test_what_a_page_was_to_bring_is_asked_for_by_id_when_it_does_not_come() -> 
         one.participant.peer_up(peer, one.now)
     (asked,) = of(one.wait(2.0), fx.AskCompare)
     parts = (RangeHash(None, None, 1000, SALT),)
-    effects = one.participant.compared(asked.peer, LogComparison(parts), one.now)
+    effects = one.compared(asked.peer, LogComparison(parts))
     assert of(effects, fx.AskRange)
     one.hear("child", "missing")
     assert not of(one.wait(50.0), fx.AskIds)
@@ -237,7 +232,7 @@ def test_pages_are_as_long_as_a_slow_link_brings_in_time() -> None:
         for ask in asked:
             if isinstance(ask, fx.AskCompare):
                 answer = compare(server, ask.salt, ask.ranges, len(keys))
-                effects += one.participant.compared("p", answer, one.now)
+                effects += one.compared("p", answer)
             elif ask.limit > 10.0 * link:
                 effects += one.wait(10.0)
                 one.participant.failed(ask, one.now)
@@ -248,7 +243,7 @@ def test_pages_are_as_long_as_a_slow_link_brings_in_time() -> None:
                 for lamport, message_id in page:
                     one.take(made(message_id, lamport=lamport), Way.PULLED, "p")
                 more = page[-1] if len(page) < len(places) else None
-                effects += one.participant.range_answered("p", (), more, one.now)
+                effects += one.range_answered("p", (), more)
 
 
 @pytest.mark.parametrize(("others", "turn"), [(1, 30.0), (0, 200.0)])
@@ -262,11 +257,11 @@ def test_a_peer_that_sends_pages_is_left_for_another_after_half_a_minute(
     start = one.now
     (asked,) = of(one.wait(2.0), fx.AskCompare)
     parts = (RangeHash(None, None, 1000, SALT),)
-    effects = one.participant.compared(asked.peer, LogComparison(parts), one.now)
+    effects = one.compared(asked.peer, LogComparison(parts))
     while of(effects, fx.AskRange) and one.now < start + 200.0:
         one.now += 4.0
         more = (int(one.now), "m")
-        effects = one.participant.range_answered(asked.peer, (), more, one.now)
+        effects = one.range_answered(asked.peer, (), more)
     assert turn <= one.now - start < turn + 6.0
     assert [ask.peer != asked.peer for ask in of(effects, fx.AskCompare)] == [True] * others
 
@@ -318,10 +313,10 @@ def test_one_peer_that_says_it_purged_a_message_hides_it_from_nobody() -> None:
         one.participant.peer_up(peer, one.now)
     one.hear("child", "gone", lamport=LONG_AGO)
     asks = of(one.wait(5.0), fx.AskIds)
-    effects = one.participant.ids_answered("liar", ("gone",), (WALL, "zzz"), one.now)
+    effects = one.ids_answered("liar", ("gone",), (WALL, "zzz"))
     assert not of([*effects, *one.wait(1.0)], fx.Lost)
     assert asks
-    effects = one.participant.ids_answered("honest", ("gone",), None, one.now)
+    effects = one.ids_answered("honest", ("gone",), None)
     assert of([*effects, *one.wait(0.1)], fx.Lost) == [fx.Lost("gone")]
 
 
@@ -335,13 +330,13 @@ def test_what_is_on_its_way_is_no_purged_message() -> None:
     for _ in range(5):
         effects += one.wait(1.5)
         for peer, gone in (("liar", (WALL, "zzz")), ("honest", None)):
-            effects += one.participant.ids_answered(peer, ("new",), gone, one.now)
+            effects += one.ids_answered(peer, ("new",), gone)
     assert not of(effects, fx.Lost)
     assert len(of(one.hear("new"), fx.Logged)) == 2
     one.hear("another child", "invented", lamport=WALL + 86_000_000)
     one.wait(11.0)
     for peer, gone in (("liar", (WALL, "zzz")), ("honest", None)):
-        effects += one.participant.ids_answered(peer, ("invented",), gone, one.now)
+        effects += one.ids_answered(peer, ("invented",), gone)
     assert of([*effects, *one.wait(0.1)], fx.Lost) == [fx.Lost("invented")]
 
 
@@ -356,7 +351,7 @@ def test_a_few_peers_that_say_they_purged_a_message_hide_it_from_nobody() -> Non
         effects: list[Effect] = []
         for n in range(8):
             place = (WALL, "zzz") if n < purged else None
-            effects += one.participant.ids_answered(f"p{n}", ("gone",), place, one.now)
+            effects += one.ids_answered(f"p{n}", ("gone",), place)
         assert of([*effects, *one.wait(0.1)], fx.Lost) == lost
 
 

@@ -16,12 +16,12 @@ from episub_router.sds.net.exchange import ExchangeError, Served
 from episub_router.sds.net.intake import Intake, Rejected
 from episub_router.sds.net.limiter import HostPace
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.effects import Effect
+from episub_router.sds.protocol.effects import Effect, Response
 from episub_router.sds.protocol.entry import Key, StoredMessage
-from episub_router.sds.protocol.message import ReceivedMessage, Way
+from episub_router.sds.protocol.message import ReceivedMessage
 from episub_router.sds.protocol.participant import Participant
 from episub_router.sds.store.values import StoreFullError
-from episub_router.sds.wire.exchange import Request, Response
+from episub_router.sds.wire.exchange import Request
 from episub_router.util.kept import one_for_each
 
 Step: TypeAlias = Callable[[Participant, float], list[Effect]]
@@ -57,11 +57,14 @@ class Asker:
         self._pace = _pace(host)
 
     async def ask(self, effect: fx.Ask) -> None:
-        """One request, and what follows from its answer."""
-        response = await self._answer(effect)
-        if response is None:
-            return
-        if isinstance(response, ExchangeError):
+        """One request, if it is still of use when its turn has come, and what follows from its
+        answer."""
+        try:
+            async with self._pace.turn(effect.peer):
+                if not self._channel.participant.awaits(effect):
+                    return
+                response = await self._once(effect)
+        except ExchangeError:
             self._channel.counts["ask-failed"] += 1
             await self._channel.act(lambda participant, now: participant.failed(effect, now))
             return
@@ -118,16 +121,6 @@ class Asker:
             before = more
         return rows[:limit][::-1]
 
-    async def _answer(self, effect: fx.Ask) -> Response | ExchangeError | None:
-        """What came of a request; None where it was of no use any more when its turn had come."""
-        async with self._pace.turn(effect.peer):
-            if not self._channel.participant.awaits(effect):
-                return None
-            try:
-                return await self._once(effect)
-            except ExchangeError as error:
-                return error
-
     async def _once(self, effect: fx.Ask) -> Response:
         return await exchange.ask(
             self._host,
@@ -155,28 +148,4 @@ def answered(
     ids_only = isinstance(effect, fx.AskRange) and effect.ids_only
     items = () if ids_only else response.items
     pulled = [r for item in items if (r := accept(item, effect.peer)) is not None]
-    if isinstance(effect, fx.AskSnapshot):
-        signed = [r.message for r in pulled if r.way is Way.PULLED]
-        part, size = response.state, response.state_size
-        return participant.snapshot_answered(effect, signed, part, size, now)
-    if isinstance(effect, fx.AskIds):
-        pulled = [r for r in pulled if r.message.message_id in effect.ids]
-    elif more:
-        participant.page_comes(effect.peer, now)
-    effects = [e for received in pulled for e in participant.receive(received, now)]
-    match effect:
-        case fx.AskIds(peer=peer, ids=ids):
-            had = {r.message.message_id for r in pulled if r.way is not Way.UNPROVEN}
-            had.update(unknown := [i for i in ids if i in frozenset(response.unknown_ids)])
-            effects += participant.ids_answered(peer, tuple(unknown), response.gone, now)
-            rest = tuple(i for i in ids if i not in had)
-            if rest and had:
-                effects.append(fx.AskIds(peer, rest))  # the page was full
-        case fx.AskCompare(peer=peer) if response.comparison is not None:
-            effects += participant.compared(peer, response.comparison, now)
-        case fx.AskCompare():
-            effects += participant.failed(effect, now)
-        case fx.AskRange(peer=peer) if not more:
-            keys = tuple(item.key for item in response.items) if ids_only else ()
-            effects += participant.range_answered(peer, keys, response.next, now)
-    return effects
+    return participant.answered(effect, response, pulled, now, more=more)

@@ -23,7 +23,8 @@ from episub_router.sds.net.calls import (
     quiet_reset,
 )
 from episub_router.sds.net.limiter import RequestLimiter
-from episub_router.sds.protocol.effects import Ask, AskCompare, AskIds, AskRange, AskSnapshot
+from episub_router.sds.protocol import effects as fx
+from episub_router.sds.protocol.effects import Response, ResponseStatus
 from episub_router.sds.protocol.entry import StoredMessage
 from episub_router.sds.protocol.params import SdsParams
 from episub_router.sds.protocol.participant import Participant
@@ -34,8 +35,6 @@ from episub_router.sds.wire.codec import SdsWireError
 from episub_router.sds.wire.exchange import (
     MAX_REQUEST,
     Request,
-    Response,
-    ResponseStatus,
     decode_request,
     decode_response,
     encode_request,
@@ -185,7 +184,7 @@ class ExchangeServer:
             return Response(
                 ResponseStatus.NOT_AUTHORIZED, "this channel's log is not for this peer"
             )
-        if isinstance(request.ask, AskCompare):
+        if isinstance(request.ask, fx.AskCompare):
             log = channel.participant.log
             hashed = sum(log.size(r.after, r.until) for r in request.ask.ranges)
             self._limiter.served(name_of_peer, hashed, 0, trio.current_time())
@@ -202,13 +201,13 @@ def listed(response: Response) -> int:
     return len(response.items) + len(response.unknown_ids) + parts
 
 
-async def _look_up(channel: Served, ask: Ask) -> Response:
+async def _look_up(channel: Served, ask: fx.Ask) -> Response:
     store, key, participant = channel.access.store, channel.store_key, channel.participant
-    if isinstance(ask, AskCompare):
+    if isinstance(ask, fx.AskCompare):
         count = await channel.access.run(lambda: store.count(key))
         return Response(comparison=channel.participant.compare(ask, count, trio.current_time()))
-    waiting = participant.waiting(ask.ids) if isinstance(ask, AskIds) else []
-    agreed = participant.snapshots.agreed(ask.signers) if isinstance(ask, AskSnapshot) else []
+    waiting = participant.waiting(ask.ids) if isinstance(ask, fx.AskIds) else []
+    agreed = participant.snapshots.agreed(ask.signers) if isinstance(ask, fx.AskSnapshot) else []
     return await channel.access.run(
         lambda: look_up(store, key, channel.params, ask, waiting, agreed)
     )
@@ -218,7 +217,7 @@ def look_up(
     store: SqliteStore,
     key: str,
     params: SdsParams,
-    ask: AskIds | AskRange | AskSnapshot,
+    ask: fx.AskIds | fx.AskRange | fx.AskSnapshot,
     waiting: Sequence[StoredMessage] = (),
     agreed: Sequence[Agreed] = (),
 ) -> Response:
@@ -226,14 +225,14 @@ def look_up(
 
     `waiting` are those asked for that we have, and that wait for others.
     """
-    if isinstance(ask, AskSnapshot):
+    if isinstance(ask, fx.AskSnapshot):
         for each in agreed:
             part = store.snapshot_part(key, each.until, each.digest, ask.offset, params.page_bytes)
             if part is not None:
                 signed = store.get(key, each.statements, params.page_bytes)[: ask.signers]
                 return Response(items=tuple(signed), state=part[0], state_size=part[1])
         return Response()
-    if isinstance(ask, AskRange):
+    if isinstance(ask, fx.AskRange):
         most = min(ask.limit, params.page_items)
         page, more = store.page(
             key,

@@ -37,19 +37,11 @@ class CausalDelivery:
     forgotten: bool = False
     """Whether there may have been more, also before a restart."""
 
-    def met(self, dependency: MessageId) -> bool:
-        """Delivered, declared lost, or from before we joined. Waiting in the buffer is not
-        enough."""
-        return not self.unmet((dependency,))
-
     def unmet(self, history: Sequence[MessageId]) -> list[MessageId]:
-        """Those that aren't met, in this order."""
+        """Those that aren't delivered, declared lost, or from before we joined, in this order.
+        Waiting in the buffer is not enough."""
         tombstones = self.tombstones
         return [i for i in self.log.lacked(history) if i not in tombstones]
-
-    def known(self, message_id: MessageId) -> bool:
-        """We have it. What was given up is met, but not known."""
-        return message_id in self.log or message_id in self.incoming
 
     def newest(self, history: Sequence[MessageId]) -> int:
         """The highest clock among these, where we have them all; else 0."""
@@ -71,7 +63,7 @@ class CausalDelivery:
             return
         for lost in ids:
             want = self.wants.found(lost)
-            if self.met(lost):
+            if not self.unmet([lost]):
                 continue
             if want is not None and want.before:
                 self.pass_by(lost, effects)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import TypeAlias
 
-from episub_router.sds.protocol.entry import Key, LogEntry, RangeHash
+from episub_router.sds.protocol.entry import Key, LogEntry, RangeHash, StoredMessage
 from episub_router.sds.protocol.message import Message, MessageId, SenderId
+from episub_router.sds.protocol.ranges import LogComparison
 
 PeerRef: TypeAlias = str
 """A peer that can be asked over a direct stream; on libp2p its peer id in base58."""
@@ -146,7 +147,7 @@ class Rebroadcast:
 
 @dataclass(frozen=True, slots=True)
 class AskIds:
-    """Get these messages; answer with `receive` for each, then `ids_answered`."""
+    """Get these messages. To this and all below the answer is `answered`, or `failed`."""
 
     peer: PeerRef
     ids: tuple[MessageId, ...]
@@ -154,7 +155,7 @@ class AskIds:
 
 @dataclass(frozen=True, slots=True)
 class AskCompare:
-    """Compare these ranges of a log, hashed with this salt; answer with `compared`."""
+    """Compare these ranges of a log, hashed with this salt."""
 
     peer: PeerRef
     salt: bytes
@@ -176,8 +177,7 @@ class AskRange:
 
 @dataclass(frozen=True, slots=True)
 class AskSnapshot:
-    """Get the newest snapshot that `signers` members have signed, from an offset on; answer with
-    `snapshot_answered`."""
+    """Get the newest snapshot that `signers` members have signed, from an offset on."""
 
     peer: PeerRef
     signers: int
@@ -185,6 +185,37 @@ class AskSnapshot:
 
 
 Ask: TypeAlias = AskIds | AskCompare | AskRange | AskSnapshot
+
+
+class ResponseStatus(IntEnum):
+    """How a request went; the numbers are those of the wire."""
+
+    UNSPECIFIED = 0
+    OK = 1
+    BAD_REQUEST = 2
+    UNKNOWN_CHANNEL = 3
+    NOT_AUTHORIZED = 6
+
+    @classmethod
+    def _missing_(cls, value: object) -> ResponseStatus:
+        return cls.UNSPECIFIED
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a peer answers. `items` have empty bytes where only ids were asked for. `next`: go on
+    after this key, or newest first before it."""
+
+    status: ResponseStatus = ResponseStatus.OK
+    reason: str = ""
+    items: tuple[StoredMessage, ...] = ()
+    unknown_ids: tuple[MessageId, ...] = ()
+    next: Key | None = None
+    comparison: LogComparison | None = None
+    gone: Key | None = None
+    state: bytes = b""
+    """A part of a snapshot, of which `items` are the statements."""
+    state_size: int = 0
 
 
 # The application.

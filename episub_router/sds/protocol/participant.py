@@ -225,12 +225,13 @@ class Participant:
         _, effects = self.send(digest, now, snapshot=until)
         return [fx.SnapshotKept(until, digest, state, arrival), *effects]
 
-    def snapshot_answered(
-        self, ask: fx.AskSnapshot, statements: list[Message], part: bytes, size: int, now: Time
+    def _snapshot_answered(
+        self, ask: fx.AskSnapshot, response: fx.Response, pulled: list[ReceivedMessage], now: Time
     ) -> list[Effect]:
-        """`ask.peer` has handed out `part` of a snapshot of `size` bytes, with proven messages."""
+        """`ask.peer` has handed out a part of a snapshot, with the messages that state it."""
         if not self._catchup.awaits(ask):
             return []
+        part, size = response.state, response.state_size
         state, self._state = (self._state if ask.offset else b"") + part, b""
         if part and len(state) < size <= self.params.max_content:
             self._state = state
@@ -240,6 +241,7 @@ class Participant:
             digest = hashlib.sha256(self._opened(state)).digest()
         except Exception:  # the cipher's
             digest = b""
+        statements = [r.message for r in pulled if r.way is Way.PULLED]
         until, members = signed_by(statements, digest)
         if members < ask.signers or not self._joining.pending:
             return self._catchup.snapshot_answered(ask, None, None, now)
@@ -442,17 +444,14 @@ class Participant:
         if self.peers.up(peer):
             if not self.group.anybody(now):
                 self.outgoing.postpone(now)
-            self._count_peers(now)
+            self.group.set_peers(len(self.peers), now)
             self._catchup.peer_up(peer, now)
             self.wants.peer_appeared(now)
 
     def peer_down(self, peer: PeerRef, now: Time) -> None:
         self.peers.down(peer)
-        self._count_peers(now)
-        self._catchup.peer_down(peer, now)
-
-    def _count_peers(self, now: Time) -> None:
         self.group.set_peers(len(self.peers), now)
+        self._catchup.peer_down(peer, now)
 
     def awaits(self, ask: fx.Ask) -> bool:
         """Whether an answer would still be of use."""
@@ -460,15 +459,46 @@ class Participant:
             return any(i in self.wants or i in self.incoming for i in ask.ids)
         return self._catchup.awaits(ask)
 
-    def ids_answered(
-        self, peer: PeerRef, unknown: tuple[MessageId, ...], gone: Key | None, now: Time
+    def answered(
+        self,
+        ask: fx.Ask,
+        response: fx.Response,
+        pulled: list[ReceivedMessage],
+        now: Time,
+        *,
+        more: bool = False,
     ) -> list[Effect]:
-        """`peer` has answered `AskIds`: it doesn't have these, and up to `gone` it may have had
-        them once."""
-        self.peers.answered(peer)
-        wall = self.clock.wall(now)
-        self.wants.not_had(peer, unknown, now, wall=wall, gone=gone, since=self.log.since)
-        return self.poll(now)
+        """`ask.peer` has answered, with the messages `pulled`. `more`: that is the first part of a
+        page, of which more is there."""
+        peer = ask.peer
+        if isinstance(ask, fx.AskSnapshot):
+            return self._snapshot_answered(ask, response, pulled, now)
+        if isinstance(ask, fx.AskIds):
+            pulled = [r for r in pulled if r.message.message_id in ask.ids]
+        elif more:
+            self._catchup.page_comes(peer, now)
+        effects = [e for received in pulled for e in self.receive(received, now)]
+        match ask:
+            case fx.AskIds(ids=ids):
+                said = {r.message.message_id for r in pulled if r.way is not Way.UNPROVEN}
+                said.update(unknown := [i for i in ids if i in frozenset(response.unknown_ids)])
+                self.peers.answered(peer)
+                wall, since = self.clock.wall(now), self.log.since
+                self.wants.not_had(peer, unknown, now, wall=wall, gone=response.gone, since=since)
+                rest = tuple(i for i in ids if i not in said)
+                if rest and said:
+                    effects.append(fx.AskIds(peer, rest))  # the page was full
+            case fx.AskCompare() if response.comparison is not None:
+                effects += self._look_for(response.comparison.keys, peer, now)
+                effects += self._catchup.compared(peer, response.comparison, now)
+            case fx.AskCompare():
+                effects += self.failed(ask, now)
+            case fx.AskRange() if not more:
+                keys = tuple(item.key for item in response.items) if ask.ids_only else ()
+                if not self._joining.pending:
+                    effects += self._look_for(keys, peer, now)
+                effects += self._catchup.range_answered(peer, keys, response.next, now)
+        return effects if more else effects + self.poll(now)
 
     def failed(self, ask: fx.Ask, now: Time) -> list[Effect]:
         """There was no usable answer."""
@@ -478,26 +508,6 @@ class Participant:
         else:
             self._catchup.failed(ask.peer, now)
         return []
-
-    def compared(self, peer: PeerRef, answer: LogComparison, now: Time) -> list[Effect]:
-        """`peer` has answered `AskCompare`."""
-        effects = self._look_for(answer.keys, peer, now)
-        effects += self._catchup.compared(peer, answer, now)
-        return effects + self.poll(now)
-
-    def page_comes(self, peer: PeerRef, now: Time) -> None:
-        """The answer to `AskRange` is there and is being taken in, part by part."""
-        self._catchup.page_comes(peer, now)
-
-    def range_answered(
-        self, peer: PeerRef, ids: tuple[Key, ...], more: Key | None, now: Time
-    ) -> list[Effect]:
-        """`peer` has answered `AskRange`; `ids` where only ids were asked for."""
-        effects: list[Effect] = []
-        if not self._joining.pending:
-            effects += self._look_for(ids, peer, now)
-        effects += self._catchup.range_answered(peer, ids, more, now)
-        return effects + self.poll(now)
 
     # Time
 
@@ -574,8 +584,8 @@ class Participant:
         """What `peer` has and we don't."""
         effects: list[Effect] = []
         for key in keys:
-            needless = self.log.passed(key[1]) or self.log.below_floor(key)
-            if not needless and not self._delivery.known(key[1]):
+            known = key[1] in self.log or key[1] in self.incoming
+            if not (known or self.log.passed(key[1]) or self.log.below_floor(key)):
                 room = self.wants.add(
                     key[1], None, f"peer:{peer}", peer, now, clock=key[0], pull_after=0.0
                 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 
 from google.protobuf.message import DecodeError
 
@@ -15,6 +14,8 @@ from episub_router.sds.protocol.effects import (
     AskRange,
     AskSnapshot,
     PeerRef,
+    Response,
+    ResponseStatus,
 )
 from episub_router.sds.protocol.entry import Key, RangeHash, StoredMessage
 from episub_router.sds.protocol.message import MessageId
@@ -36,42 +37,11 @@ _MAX_PARTS = MAX_RANGES * FANOUT
 _MAX_KEYS = MAX_RANGES * LEAF
 
 
-class ResponseStatus(IntEnum):
-    """How a request went; the numbers are those of the wire."""
-
-    UNSPECIFIED = 0
-    OK = 1
-    BAD_REQUEST = 2
-    UNKNOWN_CHANNEL = 3
-    NOT_AUTHORIZED = 6
-
-    @classmethod
-    def _missing_(cls, value: object) -> ResponseStatus:
-        return cls.UNSPECIFIED
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     topic: str
     channel_id: str
     ask: Ask
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """`items` have empty bytes where only ids were asked for. `next`: go on after this key, or
-    newest first before it."""
-
-    status: ResponseStatus = ResponseStatus.OK
-    reason: str = ""
-    items: tuple[StoredMessage, ...] = ()
-    unknown_ids: tuple[MessageId, ...] = ()
-    next: Key | None = None
-    comparison: LogComparison | None = None
-    gone: Key | None = None
-    state: bytes = b""
-    """A part of a snapshot, of which `items` are the statements."""
-    state_size: int = 0
 
 
 def encode_request(request: Request) -> bytes:
