@@ -417,7 +417,7 @@ class Group:
 
     def _accept(self, item: StoredMessage, peer: str) -> ReceivedMessage:
         message = self._authored(self.codec.decode(item.raw), peer)
-        return ReceivedMessage(message, item.raw, Way.PULLED, peer)
+        return ReceivedMessage(message, item.raw, Way.RELAYED, peer)
 
     def _authored(self, message: Message, name: str) -> Message:
         """The first schema has no sender: the carrier says who it is, as its proof does."""

@@ -125,7 +125,7 @@ def test_what_is_before_our_log_is_believed_with_its_proof_only() -> None:
     message = elsewhere(b"hello", 1)
     key = (message.lamport or 0, message.message_id)
     intake = Intake(TOPIC, Codec(QUICK), bind_sender=True)
-    proven = ReceivedMessage(message, b"", Way.PULLED)
+    proven = ReceivedMessage(message, b"", Way.RELAYED)
     assert intake.proves_id(proven, "0", key)
     assert not intake.proves_id(replace(proven, way=Way.UNPROVEN), "0", key)
     assert not intake.proves_id(proven, "0", (key[0] + 1, key[1]))

@@ -361,7 +361,7 @@ async def test_a_repair_by_a_third_member_carries_its_authors_proof() -> None:
             intake = Intake(TOPIC, codec, bind_sender=True)
             received = intake.broadcast(repair)
             assert isinstance(received, ReceivedMessage)
-            assert (received.way, received.message.sender_id) == (Way.REPAIRED, str(a.id))
+            assert (received.way, received.message.sender_id) == (Way.RELAYED, str(a.id))
             repair.data = repair.data.replace(b"said by a", b"said by b")
             received = intake.broadcast(repair)
             assert isinstance(received, ReceivedMessage)

@@ -424,7 +424,7 @@ def test_missing_dependencies_are_asked_of_who_referred_to_them_then_of_others()
     assert again.peer in ("p", "r")  # at once
     one.participant.failed(again, one.now)
     assert of(one.wait(15.0), fx.AskIds)
-    found = of(one.take(made("gone"), Way.PULLED), fx.Found)
+    found = of(one.take(made("gone"), Way.RELAYED), fx.Found)
     assert [f.message_id for f in found] == ["gone"]
     assert not of(one.wait(60.0), fx.AskIds)
 
@@ -530,7 +530,7 @@ def test_the_author_that_hands_out_its_message_hears_that_we_have_it(
 ) -> None:
     """Before it resends to a newcomer what that has."""
     one = One()
-    one.take(made("a"), Way.PULLED, source)
+    one.take(made("a"), Way.RELAYED, source)
     syncs = one.published(one.wait(8.0))
     assert bool(syncs) is confirms
     assert all("a" in [e.message_id for e in s.causal_history] for s in syncs)
@@ -638,8 +638,7 @@ def test_sync_and_ephemeral_messages_count_only_from_their_sender() -> None:
     ephemeral = Message(message_id="e", channel_id="0", sender_id="other", content=b"typing")
     for way, reason in (
         (Way.UNPROVEN, DiscardReason.NOT_PROVEN),
-        (Way.REPAIRED, DiscardReason.NOT_ASKED_FOR),
-        (Way.PULLED, DiscardReason.NOT_ASKED_FOR),
+        (Way.RELAYED, DiscardReason.NOT_ASKED_FOR),
     ):
         assert one.drops(one.take(ephemeral, way)) == [reason]
         assert one.drops(one.take(made("s", content=None), way)) == [reason]
@@ -695,8 +694,8 @@ def test_what_is_too_old_is_not_asked_for_again_after_a_restart() -> None:
         one.hear(f"f{n}", lamport=WALL + 10 + n)
     assert one.log == ["quiet", "f1", "f2"]
     old = made("old", lamport=WALL)
-    assert one.drops(one.take(old, Way.PULLED, "p")) == [DiscardReason.TOO_OLD]
-    assert not of(one.take(old, Way.PULLED, "p"), fx.Change)
+    assert one.drops(one.take(old, Way.RELAYED, "p")) == [DiscardReason.TOO_OLD]
+    assert not of(one.take(old, Way.RELAYED, "p"), fx.Change)
     store.commit("0", of(one.seen, fx.Change))  # type: ignore[arg-type]
     again = One(restored=store.load("0", "me", 100), log_limit=3)
     again.participant.peer_up("p", again.now)

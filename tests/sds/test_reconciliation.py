@@ -241,7 +241,7 @@ def test_pages_are_as_long_as_a_slow_link_brings_in_time() -> None:
                 page = places[: ask.limit]
                 one.now += len(page) / link
                 for lamport, message_id in page:
-                    one.take(made(message_id, lamport=lamport), Way.PULLED, "p")
+                    one.take(made(message_id, lamport=lamport), Way.RELAYED, "p")
                 more = page[-1] if len(page) < len(places) else None
                 effects += one.range_answered("p", (), more)
 

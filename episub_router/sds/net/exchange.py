@@ -56,10 +56,6 @@ class ExchangeError(Exception):
     """A peer gave no usable answer; the message says why."""
 
 
-class TooManyStreamsError(Exception):
-    """A peer has too many streams for requests of it to wait."""
-
-
 Authorizer: TypeAlias = Callable[[ID, str, str], bool]
 """Whether a peer may read the log of this channel of this topic over a direct stream."""
 
@@ -171,7 +167,7 @@ class ExchangeServer:
         name = (request.topic, request.channel_id)
         while wait := self._limiter.wait(name_of_peer, trio.current_time()):
             if self.open_streams[peer] > MOST_STREAMS:
-                raise TooManyStreamsError(name_of_peer)
+                raise ConnectionError("too many streams for their requests to wait")
             self.counts["waited"] += 1
             await trio.sleep(wait)
         channel = self._channels.get(name)

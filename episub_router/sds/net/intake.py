@@ -122,13 +122,13 @@ class Intake:
             return ReceivedMessage(message, raw, Way.BROADCAST, by or None, origin)
         if by == sender:
             return ReceivedMessage(message, raw, Way.BROADCAST, by or None, proof_of(carrier))
-        way = Way.REPAIRED if proven == sender else Way.UNPROVEN
+        way = Way.RELAYED if proven == sender else Way.UNPROVEN
         return ReceivedMessage(message, raw, way, by or None, origin)
 
     def proves_id(self, received: ReceivedMessage, channel_id: str, key: Key) -> bool:
         """Whether a message is proven, and has the place that it was said to have."""
-        message = received.message
-        return received.way is Way.PULLED and (message.channel_id, message.key) == (channel_id, key)
+        place = received.message.channel_id, received.message.key
+        return received.way is Way.RELAYED and place == (channel_id, key)
 
     def served(self, item: StoredMessage, peer: str) -> ReceivedMessage | Rejected:
         """A message that `peer` handed out over a direct stream."""
@@ -136,7 +136,7 @@ class Intake:
             message = self.codec.decode(item.raw, item.key[0] or None)
         except SdsWireError as error:
             return Rejected(peer, error.reason, str(error))
-        way = Way.PULLED
+        way = Way.RELAYED
         if self.bind_sender:
             proven = proven_sender(item.raw, item.origin, self.topic)
             if proven is None or proven != (message.sender_id or proven):

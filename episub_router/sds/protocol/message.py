@@ -99,10 +99,8 @@ class Way(Enum):
 
     BROADCAST = "broadcast"
     """Published by its sender, or by a peer that nothing distinguishes from its sender."""
-    REPAIRED = "repaired"
-    """Published by another member, with its sender's proof: tells nothing of the present."""
-    PULLED = "pulled"
-    """Asked for over a direct stream: tells nothing of the present."""
+    RELAYED = "relayed"
+    """Published or handed out by another member: tells nothing of the present."""
     UNPROVEN = "unproven"
     """Nothing shows that its sender made it: it is dropped."""
 

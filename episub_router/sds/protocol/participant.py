@@ -241,7 +241,7 @@ class Participant:
             digest = hashlib.sha256(self._opened(state)).digest()
         except Exception:  # the cipher's
             digest = b""
-        statements = [r.message for r in pulled if r.way is Way.PULLED]
+        statements = [r.message for r in pulled if r.way is Way.RELAYED]
         until, members = signed_by(statements, digest)
         if members < ask.signers or not self._joining.pending:
             return self._catchup.snapshot_answered(ask, None, None, now)
