@@ -31,8 +31,9 @@ class Copy(NamedTuple):
 
 class GossipMessage:
     __slots__ = (
-        "accepted_at", "announced_at", "arrived_at", "asked", "cached", "copies", "holders", "hops",
-        "id", "informant", "payload", "sender", "served", "size", "source", "tree",
+        "accepted_at", "announced_at", "arrived_at", "asked", "cached", "common_at", "copies",
+        "holders", "hops", "id", "informant", "payload", "sender", "served", "size", "source",
+        "tree",
     )  # fmt: skip
 
     def __init__(self, id: MessageId) -> None:
@@ -41,6 +42,7 @@ class GossipMessage:
         self.holders: dict[PeerId, int] | None = {}
         self.informant: PeerId | None = None  # The first neighbour to announce it, ...
         self.announced_at: Time = NEVER  # ... and when it did
+        self.common_at: Time = NEVER  # When several neighbours had announced it
         self.asked: list[tuple[PeerId, Time]] = _NOBODY  # Who got a GRAFT for it, in order
         self.copies: dict[PeerId, Copy] | None = None  # In validation, by sender
         self.payload: object = None

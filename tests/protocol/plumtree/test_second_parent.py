@@ -101,7 +101,7 @@ def pull(branch: Branch, peer: str, id: object) -> list[tuple[Any, Any]]:
     """Neither parent pushes, and `peer` has the message; the GRAFTs and PRUNEs of parents that
     follow."""
     branch.receive(peer, ihave(id))
-    asked = (asks for _ in range(50) if (asks := sent(branch.wait(0.05), Graft)))
+    asked = (asks for _ in range(14) if (asks := sent(branch.wait(0.05), Graft)))
     assert (peer, Graft((id,))) in next(asked)
     branch.wait(0.4)
     effects = branch.receive(peer, gossip(id))

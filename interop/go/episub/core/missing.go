@@ -199,8 +199,7 @@ func (t *Topic) asks(m *message, from *link) bool {
 	return true
 }
 
-// nextAnnouncer is the one that was asked least often, of those one that isn't late and whose lag is over,
-// and the earliest.
+// nextAnnouncer is the one that was asked least often, of those one that isn't late, and the earliest.
 func (t *Topic) nextAnnouncer(m *message) *link {
 	best, least := (*link)(nil), 0
 	for _, id := range m.holders {
@@ -209,7 +208,7 @@ func (t *Topic) nextAnnouncer(m *message) *link {
 			continue
 		}
 		rank := 2 * m.timesAsked(id)
-		if rank == 0 && (m.announcedAt.Add(l.lag).After(t.port.Now()) || l.isLate(t.port.Now(), t.patience(l))) {
+		if rank == 0 && l.isLate(t.port.Now(), t.patience(l)) {
 			rank = 1
 		}
 		if best == nil || rank < least {
@@ -219,14 +218,12 @@ func (t *Topic) nextAnnouncer(m *message) *link {
 	return best
 }
 
-// patience is how long a neighbour has to answer a GRAFT: where messages come late by themselves, so do
-// its answers.
+// patience is how long a neighbour has to answer a GRAFT.
 func (t *Topic) patience(l *link) time.Duration {
-	answer := lateAnswer
-	if l.rtt != nil {
-		answer = min(lateAnswer, 2*l.rtt.mean+answerTime)
+	if l.rtt == nil {
+		return lateAnswer
 	}
-	return max(l.lag, answer)
+	return min(lateAnswer, 2*l.rtt.mean+answerTime)
 }
 
 // parents are the neighbours that push to us, in whichever tree; in the shared one those that did last.

@@ -109,7 +109,6 @@ func TestWhatOwesAnAnswerIsAskedAfterOthers(t *testing.T) {
 	}
 	late.keep("first 0", n.now)
 	late.keep("first 0", n.now)
-	n.now = n.now.Add(2 * firstLag)
 	if late.doubted = false; topic.nextAnnouncer(topic.cache.open["second 0"]) != late {
 		t.Error("the earliest is asked")
 	}

@@ -95,7 +95,7 @@ const (
 	answerTime  = 50 * time.Millisecond
 	mostBackOff = 8
 	firstLag    = 20 * time.Millisecond
-	mostLag     = 2 * time.Second
+	mostLag     = 500 * time.Millisecond
 	lagMargin   = 5 * time.Millisecond
 	maxPromises = 8
 	silence     = 15 * time.Second // without a payload, after which a promise is broken
