@@ -29,6 +29,7 @@ TOGETHER = (
     "tests/protocol/hyparview/test_proximity.py",  # look at one overlay
     "tests/protocol/test_network.py",  # begin with the same overlays
     "tests/sds/test_twenty_hosts.py",  # thirty processes side by side wait for each other
+    "tests/sim/test_adversaries.py",  # look at the same runs
     "tests/sim/test_determinism.py",  # has runs in one other process
     "tests/trace/test_go.py",  # builds a program
     "tests/upstream/",  # runs py-libp2p's tests once
@@ -84,9 +85,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     # What is there before the first test stays: a collection needs a quarter of a second for it.
-    # Simulations thaw at their end what they found frozen, and begin with a collection.
+    # Simulations begin with one, and thaw all at their end.
     gc.freeze()
-    gc.unfreeze = lambda: None
+    gc.freeze = gc.unfreeze = lambda: None
 
 
 @pytest.hookimpl(optionalhook=True)
