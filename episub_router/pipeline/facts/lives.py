@@ -93,25 +93,28 @@ def subscriptions(
     table = _silenced(table, activity, spans, params)
     hostile = changes.where("event = 'node' AND state = 'hostile'").select("run", "peer")
     table = table.join(F.broadcast(hostile.distinct()), ["run", "peer"], "anti")
-    linked = _first_links(table, links)
-    return table.join(linked, ["run", "topic", "peer", "since"], "left").select(
-        "run", "topic", "peer", "since", "until", "ending", "linked", "inferred"
-    )
+    published = publishes.select("run", "topic").unionByName(topics.select("run", "topic"))
+    return _linked(table, links, published.distinct())
 
 
-def _first_links(table: DataFrame, links: DataFrame) -> DataFrame:
-    """When each subscription first had a link: run, topic, peer, since, linked."""
-    ends = ("run", "peer", "since AS first", "until AS last")
-    neighbours = links.where("kind IN ('active', 'eager')").selectExpr("topic", *ends)
+def _linked(table: DataFrame, links: DataFrame, topics: DataFrame) -> DataFrame:
+    """`subscriptions` in any of `topics`, with the time at which each first had a link."""
+    ends = ("run AS of", "peer AS at", "since AS first", "until AS last")
+    neighbours = links.where("kind IN ('active', 'eager')").selectExpr("topic AS what", *ends)
     overlays = links.where("kind = 'active'").select("run", "topic").distinct()
     streams = links.where("kind = 'stream'").selectExpr(*ends)
-    topics = table.select("run", "topic").distinct().join(overlays, ["run", "topic"], "anti")
-    neighbours = neighbours.unionByName(streams.join(F.broadcast(topics), "run"))
-    meeting = table.join(neighbours, ["run", "topic", "peer"]).where(
-        "(last IS NULL OR last > since) AND (until IS NULL OR first < until)"
+    without = topics.join(overlays, ["run", "topic"], "anti").selectExpr(
+        "run AS of", "topic AS what"
     )
-    key = ["run", "topic", "peer", "since"]
-    return grouped_by(meeting, key, linked="greatest(min(first), since)")
+    neighbours = neighbours.unionByName(streams.join(F.broadcast(without), "of"))
+    meets = (
+        "run = of AND topic = what AND peer = at AND (last IS NULL OR last > since) "
+        "AND (until IS NULL OR first < until)"
+    )
+    found = table.join(neighbours, F.expr(meets), "left")
+    key = ["run", "topic", "peer", "since", "until", "ending", "inferred"]
+    linked = "CASE WHEN count(first) > 0 THEN greatest(min(first), since) END"
+    return grouped_by(found, key, linked=linked)
 
 
 def _ended(pairs: DataFrame, changes: DataFrame) -> DataFrame:
