@@ -85,6 +85,13 @@ def test_a_result_is_of_code_that_gives_the_same_runs(
     note_same("protocol", "b", "c")
     assert same_as("protocol", "c") == same_as("protocol", "a") == ["a", "b", "c"]
     assert same_as("protocol", "x") == ["x"]
+    (tmp_path / "protocol").mkdir()
+    made = result(code={"protocol": "d"})
+    assert not made.is_current(tmp_path)
+    note_same("protocol, another", "d", digest(tmp_path / "protocol"))
+    assert not made.is_current(tmp_path)
+    note_same(f"protocol, {made.name}", "d", digest(tmp_path / "protocol"))
+    assert made.is_current(tmp_path)
 
 
 def test_no_result_names_a_path() -> None:
