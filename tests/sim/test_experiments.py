@@ -104,7 +104,7 @@ def test_views_come_to_rest_at_their_size_after_a_join_storm() -> None:
 
 def test_proximity() -> None:
     small = {"network__nodes": 150, "traffic__messages": 4}
-    sooner = {"traffic__start": 150.0, "phases__0__start": 150.0, "phases__1__start": 150.25}
+    sooner = {"traffic__start": 90.0, "phases__0__start": 90.0, "phases__1__start": 90.25}
     made = runs("proximity", **small, **sooner)
     near, random = (phase(summary, "first message") for summary in made.values())
     assert near["overlay"]["near_proximity_ratio"] < 0.5
