@@ -38,18 +38,21 @@ def read(schema: StructType, spark: SparkSession, *places: str, base: str = "") 
     return in_one(reader.parquet(*places).select(*schema.names))
 
 
-def write(table: DataFrame, place: str, *by: str) -> None:
-    """Write `table` as Parquet to the directory `place`, where nothing is, in parts by columns."""
+def write(table: DataFrame, place: str, *by: str) -> DataFrame | None:
+    """Write `table` as Parquet to the directory `place`, where nothing is, in parts by columns. Of
+    little data, what was written."""
     if not is_for_little(table.sparkSession):
         table.write.partitionBy(*by).parquet(place)
-        return
-    # A job that writes costs more than what it writes.
+        return None
+    # A job that writes costs more than what it writes, and so does a plan that reads it.
+    rows = table.toArrow()
     system, path = at(place)
     system.create_dir(path)
     ds.write_dataset(
-        table.toArrow(), path, format="parquet", filesystem=system, partitioning=list(by),
+        rows, path, format="parquet", filesystem=system, partitioning=list(by),
         partitioning_flavor="hive",
     )  # fmt: skip
+    return in_one(table.sparkSession.createDataFrame(rows, table.schema))
 
 
 def grouped(

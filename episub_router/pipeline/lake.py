@@ -229,7 +229,7 @@ class Lake:
         stay. Returns what is written of these runs."""
         # Of this writer alone: another one may write other runs at the same time.
         staged = self._at("staging", layer, f"{name}-{uuid.uuid4().hex}")
-        write(table, staged, "run")
+        kept = write(table, staged, "run")
         # Engines differ in what they escape.
         parts = {unquote(part): part for part in self._storage.names(staged)}
         for run in runs:
@@ -241,7 +241,7 @@ class Lake:
         self._storage.remove(staged)
         # Empty tables have no file that would tell.
         self._storage.put(self._at(layer, name, _SCHEMA), table.schema.json())
-        return self.read(layer, name, runs)
+        return self.read(layer, name, runs) if kept is None else kept
 
     def read(self, layer: str, name: str, runs: Iterable[str] | None = None) -> DataFrame:
         """A table that was written. Raises LakeError where there is none."""
@@ -328,9 +328,9 @@ class Lake:
         written."""
         where = self._live(name, run, number)
         self._storage.remove(where)
-        write(table, where, *by)
+        kept = write(table, where, *by)
         self._storage.put(self._at(_LIVE, name, _SCHEMA), table.schema.json())
-        return read(table.schema, self.session, where)
+        return read(table.schema, self.session, where) if kept is None else kept
 
     def read_live(self, name: str, run: str, *numbers: int) -> DataFrame:
         """Some batches of a stream's table."""
