@@ -59,9 +59,11 @@ class FrontList(Generic[T]):
     def bounds(self, after: Any, until: Any) -> tuple[int, int]:
         """The indexes of the items with after < item <= until: of the first one, and behind the
         last one. None is an open bound."""
-        low = bisect_right(self._items, after, self._gone) if after else self._gone
-        high = bisect_right(self._items, until, self._gone) if until else len(self._items)
-        return low - self._gone, max(low, high) - self._gone
+        low = bisect_right(self._items, after, self._gone) if after is not None else self._gone
+        high = len(self._items)
+        if until is not None:
+            high = max(low, bisect_right(self._items, until, self._gone))
+        return low - self._gone, high - self._gone
 
     def between(self, after: Any, until: Any) -> list[T]:
         """The items with after < item <= until."""

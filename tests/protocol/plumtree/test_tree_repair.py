@@ -365,7 +365,6 @@ def test_two_neighbours_teach_no_long_wait_for_what_others_announce() -> None:
             branch.receive(liar, Gossip((liar, number), 1, "payload"))
     assert wait_for(branch, "a", "m") <= 0.04
     start = branch.now
-    for peer in "xya":
-        branch.receive(peer, ihave("n"))
+    announce_to(branch, "xya", "n")
     while ("a", Graft(("n",))) not in sent(branch.wait(0.01), Graft):
         assert branch.now < start + 1.2
