@@ -84,10 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    # What is there before the first test stays: a collection needs a quarter of a second for it.
-    # Simulations begin with one, and thaw all at their end.
+    # What is there before the first test stays: a collection needs a quarter of a second for it,
+    # and simulations begin with one.
     gc.freeze()
-    gc.freeze = gc.unfreeze = lambda: None
 
 
 @pytest.hookimpl(optionalhook=True)

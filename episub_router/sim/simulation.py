@@ -318,11 +318,9 @@ def collection_held_off() -> Iterator[None]:
     """Garbage collection looks through millions of objects and finds nothing."""
     was_enabled = gc.isenabled()
     gc.collect()
-    gc.freeze()
     gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
         if was_enabled:
             gc.enable()

@@ -125,9 +125,7 @@ class Readers:
 
     async def each_has(self, size: int) -> None:
         """Wait until every one has `size` messages."""
-        await eventually(
-            lambda: all(len(got) >= size for got in self.received), patience=60
-        )  # on a busy machine
+        await eventually(lambda: all(len(got) >= size for got in self.received))
 
     async def all_have(self, expected: Sequence[bytes]) -> None:
         """Wait until every one has as many messages as expected, then compare: each once."""
