@@ -6,32 +6,28 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import trio
 
-from episub_router.trace.reading import TraceFile, Unreadable
 from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab
 from interop.harness.links import mesh_link
 from interop.harness.traffic import exchange, sizes
 from tests.children import trio_child
+from tests.trace.samples import bad, good, records_of
 
 TOPIC = "collected"
 
 
-def delivered(directory: Path) -> dict[str, int]:
+def delivered(directory: Path) -> Counter[str]:
     """How often each message was delivered, in files that are complete or not."""
-    counts: dict[str, int] = {}
-    for path in directory.iterdir():
-        with TraceFile(path) as trace:
-            for _, event in trace:
-                assert not isinstance(event, Unreadable)
-                if event.HasField("deliverMessage"):
-                    message = event.deliverMessage.messageID.hex()
-                    counts[message] = counts.get(message, 0) + 1
-    return counts
+    records = [record for path in directory.iterdir() for record in records_of(path)]
+    assert not bad(records)
+    delivered = (e.deliverMessage for e in good(records) if e.HasField("deliverMessage"))
+    return Counter(message.messageID.hex() for message in delivered)
 
 
 @pytest.mark.peers("go")

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.trace.reading import TraceFile, Unreadable
 from interop.harness.kinds import KINDS
 from interop.harness.lab import Lab
 from interop.harness.links import mesh_link
 from interop.harness.traffic import Traffic, exchange, sizes
+from tests.trace.samples import bad, good, records_of
 
 TOPIC = "traced"
 
@@ -32,16 +31,6 @@ for command in (
 """Both commands in one process: starting Spark is most of what they take."""
 
 
-def events_of(path: Path) -> list[TraceEvent]:
-    """All events; none of the file may be unreadable."""
-    events = []
-    with TraceFile(path) as trace:
-        for offset, event in trace:
-            assert not isinstance(event, Unreadable), (offset, event.reason)
-            events.append(event)
-    return events
-
-
 @pytest.mark.peers("go", "rust")
 async def test_a_go_peers_trace_has_every_message(lab: Lab, tmp_path: Path) -> None:
     path = tmp_path / "go.pb"
@@ -55,7 +44,9 @@ async def test_a_go_peers_trace_has_every_message(lab: Lab, tmp_path: Path) -> N
         await traffic.publish(author, [go, episub, rust], sizes(20))
     traffic.check()
     assert await go.end() == 0
-    events = events_of(path)
+    records = records_of(path)
+    assert not bad(records)
+    events = good(records)
     published = [e.publishMessage.messageID for e in events if e.HasField("publishMessage")]
     assert sorted(id.hex() for id in published) == sorted(
         event["id"] for event in episub.reported("delivery", **{"from": go.id})

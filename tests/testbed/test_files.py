@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from episub_router.trace.reading import TraceFile, Unreadable, kind_of
+from episub_router.trace.kinds import kind_of
 from interop.testbed.checker.check import check
 from interop.testbed.faults import Fault, FaultKind
 from interop.testbed.history import files
 from interop.testbed.history.records import Delivered, Event, Lived, Neighbors, Parted, Refused
 from interop.testbed.scenario import Promises
 from tests.testbed.histories import HOSTS, add, drop, history, is_delivery
+from tests.trace.samples import bad, good, records_of
 
 KILL = Fault(kind=FaultKind.KILL, at=30.0, lasts=5.0, hosts=(3,))
 
@@ -43,12 +44,10 @@ def test_written_and_read(tmp_path: Path) -> None:
 
 def test_the_files_are_traces(tmp_path: Path) -> None:
     files.write(history(), tmp_path)
-    kinds = []
-    for host in range(HOSTS):
-        with TraceFile(tmp_path / f"host-{host}.history.pb") as trace:
-            for _, event in trace:
-                assert not isinstance(event, Unreadable)
-                kinds.append(kind_of(event))
+    paths = [tmp_path / f"host-{host}.history.pb" for host in range(HOSTS)]
+    records = [record for path in paths for record in records_of(path)]
+    assert not bad(records)
+    kinds = [kind_of(event) for event in good(records)]
     assert kinds.count("publishMessage") == HOSTS * 10
     assert kinds.count("deliverMessage") == HOSTS * 10 * (HOSTS - 1)
 

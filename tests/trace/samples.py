@@ -9,6 +9,8 @@ from typing import Any
 
 from episub_router.pb.trace_pb2 import TraceEvent as T
 from episub_router.trace.output import encode_frame
+from episub_router.trace.reading import TraceFile
+from episub_router.trace.reading.checking import Check, check
 from episub_router.trace.reading.frames import Record, Unreadable
 from episub_router.trace.reading.json_lines import to_json
 
@@ -81,6 +83,21 @@ def assert_covers(records: Sequence[Record], data: bytes, events: Iterable[T] = 
         else:
             end += len(encode_frame(found.SerializeToString()))
     assert end == len(data)
+
+
+def records_of(path: Path) -> list[Record]:
+    with TraceFile(path) as file:
+        return list(file)
+
+
+def events_of(*paths: Path) -> list[T]:
+    """The events of files, one after the other."""
+    return [event for path in paths for event in good(records_of(path))]
+
+
+def checked(path: Path) -> Check:
+    with TraceFile(path) as file:
+        return check(file)
 
 
 def put(directory: Path, data: bytes, name: str = "trace") -> Path:

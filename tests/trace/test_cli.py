@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from episub_router.cli.main import main
-from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.json_lines import to_json
 from episub_router.trace.simulated import peer_id
 from episub_router.trace.text import peer_name
 from episub_router.trace.tracer import Tracer
 from tests.cli.processes import node_process
 from tests.docs.snippets import ROOT, commands, snippets
-from tests.trace.samples import good, pb_bytes, put, sample_events
+from tests.trace.samples import events_of, pb_bytes, put, sample_events
 
 EVENTS = sample_events(100, seed=4)
 
@@ -134,8 +133,7 @@ def test_a_demo_s_traces_have_its_own_numbers(
     delivered = duplicates = 0
     ends = []
     for path in sorted(tmp_path.iterdir()):
-        with TraceFile(path) as file:
-            events = good(file)
+        events = events_of(path)
         foreign = sum(
             event.HasField("deliverMessage") and event.deliverMessage.receivedFrom != event.peerID
             for event in events
@@ -156,8 +154,7 @@ async def test_a_node_writes_its_trace(tmp_path: Path) -> None:
         await node.event("listening")
         await node.end_input()
         assert await node.exit_status() == 0
-    with TraceFile(path) as file:
-        events = good(file)
+    events = events_of(path)
     assert (events[0].header.name, events[0].header.region) == ("node", "eu")
     assert [e.join.topic for e in events if e.HasField("join")] == ["news"]
     assert events[-1].report.closed

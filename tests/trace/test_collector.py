@@ -20,8 +20,7 @@ from episub_router.trace.collector import (
 )
 from episub_router.trace.output import TraceOutput, encode_frame
 from episub_router.trace.params import CollectorParams
-from episub_router.trace.reading import TraceFile
-from tests.trace.samples import good, sample_events
+from tests.trace.samples import events_of, sample_events
 
 EVENTS = sample_events(60, seed=5)
 
@@ -36,11 +35,7 @@ def sent(*batches: list[TraceEvent]) -> bytes:
 
 
 def written(directory: Path, peer: str) -> list[TraceEvent]:
-    events = []
-    for path in sorted(directory.glob(f"{peer}.*.pb")):
-        with TraceFile(path) as file:
-            events += good(file)
-    return events
+    return events_of(*sorted(directory.glob(f"{peer}.*.pb")))
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])

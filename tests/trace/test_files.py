@@ -12,16 +12,12 @@ import pytest
 
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.trace.kinds import TYPED
-from episub_router.trace.reading import Record, TraceFile
+from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.json_lines import from_json, to_json
 from tests.trace.samples import START, bad, good, json_bytes, pb_bytes, put, sample_events
+from tests.trace.samples import records_of as read
 
 EVENTS = sample_events(200, seed=1)
-
-
-def read(path: Path) -> list[Record]:
-    with TraceFile(path) as file:
-        return list(file)
 
 
 def members(data: list[bytes]) -> bytes:

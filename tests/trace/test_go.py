@@ -15,20 +15,14 @@ import pytest
 
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.trace.kinds import OWN, TYPED, kind_of
-from episub_router.trace.reading import TraceFile
 from episub_router.trace.reading.json_lines import to_json
 from episub_router.trace.tracer import Tracer
 from tests import children
 from tests.docs.snippets import ROOT
-from tests.trace.samples import good, sample_events
+from tests.trace.samples import events_of, sample_events
 
 DATA = Path(__file__).parent / "data"
 MODULE = ROOT / "interop" / "go" / "trace"
-
-
-def events_of(path: Path) -> list[TraceEvent]:
-    with TraceFile(path) as file:
-        return good(file)
 
 
 @pytest.mark.parametrize("name", ["go-pbtracer.pb", "go-jsontracer.json"])

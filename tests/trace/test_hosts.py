@@ -20,8 +20,6 @@ from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.sds import SdsChannel
 from episub_router.trace.kinds import kind_of
-from episub_router.trace.reading import TraceFile
-from episub_router.trace.reading.checking import check
 from episub_router.trace.tracer import Tracer
 from tests.fallback.mixed import gossipsub, network, subscribe
 from tests.hosts import (
@@ -33,7 +31,7 @@ from tests.hosts import (
     running_nodes,
     subscribe_all,
 )
-from tests.trace.samples import good
+from tests.trace.samples import checked, events_of
 
 pytestmark = pytest.mark.hosts
 
@@ -66,11 +64,9 @@ async def episub_nodes(count: int, traces: Iterator[Tracer]) -> AsyncIterator[li
         yield nodes
 
 
-def events_of(path: Path) -> list[TraceEvent]:
-    with TraceFile(path) as file:
-        assert check(file).complete
-    with TraceFile(path) as file:
-        return good(file)
+def whole(path: Path) -> list[TraceEvent]:
+    assert checked(path).complete
+    return events_of(path)
 
 
 def of_kind(events: list[TraceEvent], kind: str) -> list[Any]:
@@ -100,7 +96,7 @@ async def test_everything_that_three_episub_hosts_do_is_in_their_traces(tmp_path
             await eventually(lambda: all(len(n.router.mesh[TOPIC]) == 1 for n in nodes[:2]))
     # Counted to the end: a last copy may come after the first ones were delivered.
     counters = [node.router.counters() for node in nodes]
-    traces_of = [events_of(tmp_path / f"n{number}.pb") for number in range(3)]
+    traces_of = [whole(tmp_path / f"n{number}.pb") for number in range(3)]
     for number, events in enumerate(traces_of):
         assert {event.peerID for event in events} == {ids[number]}
         assert events[0].header.router == "episub"
@@ -162,7 +158,7 @@ async def test_gossipsub_is_traced_through_its_pubsub(tmp_path: Path) -> None:
             others = nodes[1:]
             await eventually(lambda: all(nodes[0].id not in n.router.mesh[TOPIC] for n in others))
     for number in range(3):
-        events = events_of(tmp_path / f"n{number}.pb")
+        events = whole(tmp_path / f"n{number}.pb")
         assert events[0].header.router == "gossipsub"
         (delivered,) = of_kind(events, "deliverMessage")
         assert delivered.receivedFrom in ids[:1] if number == 0 else ids
@@ -184,7 +180,7 @@ async def test_mesh_links_of_the_fallback_are_traced(tmp_path: Path) -> None:
         async with network(routers, [(0, 1)]) as (ours, stock):
             await subscribe([ours, stock])
             await ours.pubsub.unsubscribe(TOPIC)
-    events = events_of(tmp_path / "n0.pb")
+    events = whole(tmp_path / "n0.pb")
     for kind in ("graft", "prune"):
         (change,) = of_kind(events, kind)
         assert (change.peerID, change.topic) == (stock.id.to_bytes(), TOPIC)
@@ -216,7 +212,7 @@ async def test_rejects_have_go_s_reasons(tmp_path: Path) -> None:
             await b.pubsub.push_msg(a.id, forged)
             forged.signature = b""
             await b.pubsub.push_msg(a.id, forged)
-    rejects = of_kind(events_of(tmp_path / "n1.pb"), "rejectMessage")
+    rejects = of_kind(whole(tmp_path / "n1.pb"), "rejectMessage")
     assert [reject.reason for reject in rejects] == [
         "validation failed",
         "blacklisted peer",
@@ -250,7 +246,7 @@ async def test_sds_is_in_the_same_trace(tmp_path: Path) -> None:
                     await first.acknowledged()
                 await from_b._driver._republish(first.id)
     sent_a, sent_b = (
-        [e.send for e in of_kind(events_of(tmp_path / f"n{n}.pb"), "sds") if e.HasField("send")]
+        [e.send for e in of_kind(whole(tmp_path / f"n{n}.pb"), "sds") if e.HasField("send")]
         for n in range(2)
     )
     contents = [send for send in (*sent_a, *sent_b) if send.purpose == "content"]
@@ -259,14 +255,14 @@ async def test_sds_is_in_the_same_trace(tmp_path: Path) -> None:
     assert contents[0].lamport < contents[1].lamport
     repairs = [send.messageID for send in sent_b if send.purpose == "repair"]
     assert repairs == [first.id], "its author's proof is no part of it"
-    events = of_kind(events_of(tmp_path / "n1.pb"), "sds")
+    events = of_kind(whole(tmp_path / "n1.pb"), "sds")
     (delivery,) = [event.deliver for event in events if event.HasField("deliver")]
     assert (delivery.messageID, delivery.sender, delivery.position) == (
         first.id,
         a.id.to_base58(),
         1,
     )
-    acks = [e.ack for e in of_kind(events_of(tmp_path / "n0.pb"), "sds") if e.HasField("ack")]
+    acks = [e.ack for e in of_kind(whole(tmp_path / "n0.pb"), "sds") if e.HasField("ack")]
     assert {ack.messageID for ack in acks} == {first.id}
     assert {ack.by for ack in acks if not ack.HasField("probability")} == {b.id.to_base58()}
 

@@ -22,10 +22,9 @@ import pytest
 from episub_router.pb.trace_pb2 import TraceEvent, TraceEventBatch
 from episub_router.trace.kafka import KafkaCollector
 from episub_router.trace.params import CollectorParams
-from episub_router.trace.reading import TraceFile
 from tests import children
 from tests.docs.snippets import ROOT
-from tests.trace.samples import good, sample_events
+from tests.trace.samples import events_of, sample_events
 
 EVENTS = sample_events(90, seed=6)
 PARAMS = CollectorParams(max_age=10.0)
@@ -37,11 +36,7 @@ def value(events: list[TraceEvent]) -> bytes:
 
 def written(directory: Path) -> list[TraceEvent]:
     """What is in the finished files, in order of their names."""
-    events = []
-    for path in sorted(directory.glob("*.pb")):
-        with TraceFile(path) as file:
-            events += good(file)
-    return events
+    return events_of(*sorted(directory.glob("*.pb")))
 
 
 class Partition(NamedTuple):
@@ -227,10 +222,8 @@ def collect(address: str, directory: Path, *, after: int) -> int:
         found = 0
         while found < after:
             with suppress(FileNotFoundError):
-                found = sum(
-                    len(good(TraceFile(path))) for path in directory.iterdir()
-                    if not path.name.startswith("_")
-                )  # fmt: skip
+                files = [path for path in directory.iterdir() if not path.name.startswith("_")]
+                found = len(events_of(*files))
         process.send_signal(signal.SIGINT)
         told = process.stdout.read()
         assert process.wait(60) == 0

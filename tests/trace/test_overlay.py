@@ -9,9 +9,8 @@ from libp2p.peer.id import ID
 from episub_router.net.counters import Counters, Ordinary, Reason
 from episub_router.trace.node import NodeTrace
 from episub_router.trace.node.overlay import OverlayTrace
-from episub_router.trace.reading import TraceFile
 from episub_router.trace.tracer import Tracer
-from tests.trace.samples import good
+from tests.trace.samples import events_of
 
 
 def test_what_went_well_is_no_discard(tmp_path: Path) -> None:
@@ -23,6 +22,5 @@ def test_what_went_well_is_no_discard(tmp_path: Path) -> None:
         counters.add(Ordinary.CONTACTS_FOUND, 2)
         counters.add(Ordinary.DELIVERED)
         counters.add(Reason.DISCOVERY_UNUSABLE, 3)
-    with TraceFile(path) as file:
-        discards = [event.discard for event in good(file) if event.HasField("discard")]
+    discards = [event.discard for event in events_of(path) if event.HasField("discard")]
     assert [(discard.reason, discard.count) for discard in discards] == [("discovery-unusable", 3)]

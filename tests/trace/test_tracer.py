@@ -17,11 +17,9 @@ import pytest
 
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.trace.params import TracerParams
-from episub_router.trace.reading import TraceFile
-from episub_router.trace.reading.checking import Check, check
 from episub_router.trace.tracer import Tracer
 from tests import children
-from tests.trace.samples import good, sample_events
+from tests.trace.samples import checked, events_of, good, records_of, sample_events
 
 EVENTS = sample_events(300, seed=2)
 
@@ -38,14 +36,7 @@ def has_written(tracer: Tracer, count: int) -> bool:
 
 def read(path: Path) -> list[TraceEvent]:
     """The events of a file without those of the tracer itself."""
-    with TraceFile(path) as file:
-        events = good(file)
-    return [e for e in events if not (e.HasField("header") or e.HasField("report"))]
-
-
-def checked(path: Path) -> Check:
-    with TraceFile(path) as file:
-        return check(file)
+    return [e for e in events_of(path) if not (e.HasField("header") or e.HasField("report"))]
 
 
 @pytest.mark.parametrize("name", ["t.pb", "t", "t.pb.gz", "t.json", "t.jsonl.gz"])
@@ -61,8 +52,7 @@ def test_what_is_emitted_is_in_the_file(name: str, tmp_path: Path) -> None:
     assert found.ended
     assert found.gzipped == name.endswith(".gz")
     assert found.format == ("json" if "json" in name else "pb")
-    with TraceFile(path) as file:
-        first, *_, last = good(file)
+    first, *_, last = events_of(path)
     assert (first.header.run, first.header.name, first.header.router) == (
         "experiment",
         "node",
@@ -96,8 +86,7 @@ def test_files_rotate_by_size_and_stay_whole(tmp_path: Path) -> None:
         found = checked(file)
         assert found.complete
         assert found.ended
-        with TraceFile(file) as opened:
-            assert good(opened)[0].header.part == part
+        assert events_of(file)[0].header.part == part
 
 
 def test_files_rotate_by_age(tmp_path: Path) -> None:
@@ -216,8 +205,7 @@ print(stats.written)
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
     )
     assert "loses events" in done.stderr
-    with TraceFile(tmp_path / "t.pb") as file:
-        records = list(file)
+    records = records_of(tmp_path / "t.pb")
     assert len(records) == len(good(records)) == int(done.stdout)
 
 
@@ -227,8 +215,7 @@ def test_damage_to_a_trace_shows_as_a_gap_too(tmp_path: Path) -> None:
         for event in EVENTS[:50]:
             tracer.emit(event)
     data = path.read_bytes()
-    with TraceFile(path) as file:
-        starts = [at for at, _ in file]
+    starts = [at for at, _ in records_of(path)]
     path.write_bytes(data[: starts[20]] + data[starts[23] :])
     found = checked(path)
     assert (found.unreadable, found.missing) == (0, 3)
