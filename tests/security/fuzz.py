@@ -24,6 +24,7 @@ from tests.hosts import receive
 from tests.router.overlays import overlay_of, parts
 from tests.security.megabytes import KINDS, TOPIC
 from tests.security.streams import suffer
+from tests.wire.strategies import damaged
 
 _SEEDS_OF_A_KIND = 4
 _LONGEST = 2000
@@ -36,23 +37,6 @@ def frames(rng: random.Random) -> Iterator[bytes]:
     seeds = [rpc for rpc in seeds if len(rpc) <= _LONGEST]
     while True:
         yield encode_varint_prefixed(damaged(rng, rng.choice(seeds)))
-
-
-def damaged(rng: random.Random, frame: bytes) -> bytes:
-    """`frame` with up to four changes: bits, bytes, insertions, deletions."""
-    out = bytearray(frame)
-    for _ in range(rng.randrange(5)):
-        at = rng.randrange(len(out) + 1)
-        match rng.randrange(4):
-            case 0 if at < len(out):
-                out[at] ^= 1 << rng.randrange(8)
-            case 1 if at < len(out):
-                out[at] = rng.randrange(256)
-            case 2:
-                out[at:at] = rng.randbytes(rng.randrange(8))
-            case _:
-                del out[at : at + rng.randrange(8)]
-    return bytes(out)
 
 
 async def fuzz(count: int, seed: int) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, repeat
 
 from libp2p.crypto.ed25519 import create_new_key_pair
-from libp2p.crypto.keys import KeyPair
-from libp2p.peer.envelope import Envelope, seal_record
+from libp2p.peer.envelope import Envelope
 from libp2p.peer.id import ID
 from libp2p.peer.peer_record import PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, PeerRecord
 from libp2p.pubsub.pb.rpc_pb2 import RPC, ControlGraft, ControlMessage, Message
@@ -20,6 +20,7 @@ from episub_router.protocol import messages as m
 from episub_router.wire import Frame, encode_frame
 from episub_router.wire.leave_proof import sign_leave
 from tests.pubsub.frames import costly_key
+from tests.wire.keys import id_of, sealed
 
 SIZE = 1_000_000
 TOPIC = "news"
@@ -34,13 +35,14 @@ def frame(*messages: m.Message, records: dict[bytes, bytes] | None = None) -> by
     return rpc.SerializeToString()
 
 
-def id_of(keys: KeyPair) -> bytes:
-    return ID.from_pubkey(keys.public_key).to_bytes()
+def always(rpc: RPC) -> Callable[[], Iterator[bytes]]:
+    return partial(repeat, rpc.SerializeToString())
 
 
-def pairs() -> Iterator[bytes]:
+def pairs() -> RPC:
+    """Subscriptions and their ends."""
     on, off = (RPC.SubOpts(subscribe=on, topicid="a") for on in (True, False))
-    return repeat(RPC(subscriptions=[on, off] * 2000).SerializeToString())
+    return RPC(subscriptions=[on, off] * 2000)
 
 
 def other_topics() -> Iterator[bytes]:
@@ -51,35 +53,14 @@ def other_topics() -> Iterator[bytes]:
         ).SerializeToString()
 
 
-def nothing() -> Iterator[bytes]:
-    return repeat(b"")
-
-
-def control() -> Iterator[bytes]:
-    return repeat(RPC(control=ControlMessage()).SerializeToString())
-
-
-def bad_signatures() -> Iterator[bytes]:
-    author = id_of(_KEYS[0])
+def bad_signatures(each: int) -> Iterator[bytes]:
+    """So many in each RPC."""
+    bad = Message(from_id=id_of(_KEYS[0]), topicIDs=[TOPIC], signature=bytes(64))
     for n in count():
-        seqno = n.to_bytes(8, "big")
-        bad = Message(from_id=author, seqno=seqno, topicIDs=[TOPIC], signature=bytes(64))
-        yield RPC(publish=[bad]).SerializeToString()
-
-
-def many_bad_signatures() -> Iterator[bytes]:
-    author = id_of(_KEYS[0])
-    for n in count():
-        every = [
-            Message(
-                from_id=author,
-                seqno=(n << 16 | k).to_bytes(8, "big"),
-                topicIDs=[TOPIC],
-                signature=bytes(64),
-            )
-            for k in range(2000)
-        ]
-        yield RPC(publish=every).SerializeToString()
+        rpc = RPC(publish=[bad] * each)
+        for k, message in enumerate(rpc.publish):
+            message.seqno = (n << 16 | k).to_bytes(8, "big")
+        yield rpc.SerializeToString()
 
 
 def costly_keys() -> Iterator[bytes]:
@@ -95,25 +76,19 @@ def costly_keys() -> Iterator[bytes]:
         yield RPC(publish=[message]).SerializeToString()
 
 
-def many_topics() -> Iterator[bytes]:
-    return repeat(RPC(publish=[Message(topicIDs=[TOPIC] * 3000)]).SerializeToString())
-
-
 def costly_sender_records() -> Iterator[bytes]:
     key = costly_key()
     record = PeerRecord(ID.from_pubkey(key), [Multiaddr("/ip4/10.0.0.1/tcp/1")], 1)
     envelope = Envelope(
         key, PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, record.marshal_record(), bytes(512)
     ).marshal_envelope()
-    return repeat(RPC(senderRecord=envelope).SerializeToString())
+    return always(RPC(senderRecord=envelope))()
 
 
 def sender_records_of_many_addresses() -> Iterator[bytes]:
     addresses = [Multiaddr(f"/ip4/10.0.{n >> 8}.{n & 255}/tcp/1") for n in range(5000)]
     for seq in count(1):
-        record = PeerRecord(ID(id_of(_KEYS[0])), addresses, seq)
-        envelope = seal_record(record, _KEYS[0].private_key).marshal_envelope()
-        yield RPC(senderRecord=envelope).SerializeToString()
+        yield RPC(senderRecord=sealed(_KEYS[0], *addresses, seq=seq)).SerializeToString()
 
 
 def grafts() -> Iterator[bytes]:
@@ -141,13 +116,8 @@ def leaves() -> Iterator[bytes]:
 
 def records() -> Iterator[bytes]:
     for seq in count(1):
-        made = {
-            id_of(keys): seal_record(
-                PeerRecord(ID(id_of(keys)), [Multiaddr("/ip4/10.0.0.1/tcp/4001")], seq),
-                keys.private_key,
-            ).marshal_envelope()
-            for keys in _KEYS
-        }
+        address = Multiaddr("/ip4/10.0.0.1/tcp/4001")
+        made = {id_of(keys): sealed(keys, address, seq=seq) for keys in _KEYS}
         yield frame(m.ShuffleReply(tuple(made)), records=made)
 
 
@@ -156,35 +126,24 @@ def joins() -> Iterator[bytes]:
         yield frame(*(m.Join(b"\x12\x20" + (n << 8 | k).to_bytes(32, "big"), 6) for k in range(60)))
 
 
-def unknown_fields() -> Iterator[bytes]:
-    return repeat(b"\x78\x00" * 200_000)
-
-
-def empty_messages() -> Iterator[bytes]:
-    return repeat(b"\x12\x00" * 400_000)
-
-
 KINDS: dict[str, Callable[[], Iterator[bytes]]] = {
-    made.__name__.replace("_", " "): made
-    for made in (
-        pairs,
-        other_topics,
-        nothing,
-        control,
-        bad_signatures,
-        many_bad_signatures,
-        costly_keys,
-        many_topics,
-        costly_sender_records,
-        sender_records_of_many_addresses,
-        grafts,
-        announcements,
-        leaves,
-        records,
-        joins,
-        unknown_fields,
-        empty_messages,
-    )
+    "pairs": always(pairs()),
+    "other topics": other_topics,
+    "nothing": always(RPC()),
+    "control": always(RPC(control=ControlMessage())),
+    "bad signatures": partial(bad_signatures, 1),
+    "many bad signatures": partial(bad_signatures, 2000),
+    "costly keys": costly_keys,
+    "many topics": always(RPC(publish=[Message(topicIDs=[TOPIC] * 3000)])),
+    "costly sender records": costly_sender_records,
+    "sender records of many addresses": sender_records_of_many_addresses,
+    "grafts": grafts,
+    "announcements": announcements,
+    "leaves": leaves,
+    "records": records,
+    "joins": joins,
+    "unknown fields": partial(repeat, b"\x78\x00" * 200_000),
+    "empty messages": partial(repeat, b"\x12\x00" * 400_000),
 }
 
 

@@ -42,8 +42,7 @@ from episub_router.wire import (
     sign_preamble,
     source_id,
 )
-from tests.security.fuzz import damaged
-from tests.wire.strategies import rpc_with, varint
+from tests.wire.strategies import damaged, rpc_with, varint
 
 _PEERS = tuple(b"\x00\x01" + bytes([number]) for number in range(4))
 _HONEST = _PEERS[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from hypothesis import strategies as st
 from libp2p.pubsub.pb import rpc_pb2
 
@@ -51,6 +53,23 @@ def varint(value: int) -> bytes:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*out, value])
+
+
+def damaged(rng: Random, raw: bytes) -> bytes:
+    """`raw` with up to four changes: bits, bytes, insertions, deletions."""
+    out = bytearray(raw)
+    for _ in range(rng.randrange(5)):
+        at = rng.randrange(len(out) + 1)
+        match rng.randrange(4):
+            case 0 if at < len(out):
+                out[at] ^= 1 << rng.randrange(8)
+            case 1 if at < len(out):
+                out[at] = rng.randrange(256)
+            case 2:
+                out[at:at] = rng.choice((raw[at:][: rng.randrange(40)], rng.randbytes(8)))
+            case _:
+                del out[at : at + rng.randrange(8)]
+    return bytes(out)
 
 
 peer_ids = st.integers(0, 2**64).map(peer_id)

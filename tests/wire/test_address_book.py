@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from libp2p.crypto.ed25519 import create_new_key_pair
-from libp2p.crypto.keys import KeyPair
-from libp2p.peer.envelope import Envelope, make_unsigned, seal_record
+from libp2p.peer.envelope import Envelope, make_unsigned
 from libp2p.peer.id import ID
 from libp2p.peer.pb import peer_record_pb2
 from libp2p.peer.peer_record import PEER_RECORD_ENVELOPE_PAYLOAD_TYPE, PeerRecord
@@ -17,21 +16,9 @@ from episub_router.net.address_book import AddressBook
 from episub_router.wire import peer_records
 from episub_router.wire.peer_records import MAX_ADDRESSES, RecordFault
 from tests.pubsub.frames import costly_key
-from tests.wire.keys import ALICE, OF_EACH_KIND
+from tests.wire.keys import ALICE, BOB, OF_EACH_KIND, id_of, sealed
 
 ADDRESS = Multiaddr("/ip4/10.0.0.1/tcp/4001")
-BOB = create_new_key_pair(b"b" * 32)
-
-
-def id_of(keys: KeyPair) -> bytes:
-    return ID.from_pubkey(keys.public_key).to_bytes()
-
-
-def sealed(
-    keys: KeyPair, *addresses: Multiaddr, seq: int = 1, about: KeyPair | None = None
-) -> bytes:
-    peer = ID(id_of(about or keys))
-    return seal_record(PeerRecord(peer, list(addresses), seq), keys.private_key).marshal_envelope()
 
 
 @pytest.mark.parametrize("kind", OF_EACH_KIND)

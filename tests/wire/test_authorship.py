@@ -34,13 +34,13 @@ from episub_router.wire import (
 )
 from episub_router.wire.keys import is_affordable
 from tests.wire import small_order
-from tests.wire.keys import rsa_keys
+from tests.wire.keys import id_of, rsa_keys
 
 SEQNO = b"\x00" * 7 + b"\x01"
 
 
 def signed(keys: KeyPair) -> Preamble:
-    author = ID.from_pubkey(keys.public_key).to_bytes()
+    author = id_of(keys)
     unsigned, _ = cut(author + SEQNO, source_id(author), b"data" * 5000)
     envelope = sign_preamble(keys.private_key, "t", unsigned, author, SEQNO)
     return replace(unsigned, envelope=envelope)

@@ -16,7 +16,7 @@ from episub_router.protocol import messages as m
 from episub_router.protocol import piece_messages as pm
 from episub_router.protocol.pieces.cutting import is_sound
 from episub_router.wire import Decoded, Frame, WireError, WireLimits, decode_frame, encode_frame
-from tests.wire.strategies import field, payload, peer_id, record_of, varint
+from tests.wire.strategies import damaged, field, payload, peer_id, record_of, varint
 from tests.wire.test_round_trip import ONE_OF_EACH
 
 ROUNDS = 100_000
@@ -105,22 +105,6 @@ def test_random_bytes_as_frames() -> None:
     assert frames > 1000
 
 
-def mutated(rng: random.Random, raw: bytes) -> bytes:
-    out = bytearray(raw)
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(out) + 1)
-        match rng.randrange(4):
-            case 0 if at < len(out):
-                out[at] ^= 1 << rng.randrange(8)
-            case 1 if at < len(out):
-                out[at] = rng.randrange(256)
-            case 2:
-                out[at:at] = raw[rng.randrange(len(raw)) :][: rng.randrange(40)]
-            case _:
-                del out[at : at + rng.randrange(8)]
-    return bytes(out)
-
-
 @pytest.mark.slow
 def test_mutated_frames() -> None:
     rng = random.Random(2)
@@ -133,13 +117,13 @@ def test_mutated_frames() -> None:
     # The same with the damage kept inside one control message, so that the rest parses.
     messages = [pb.EpisubRpc.FromString(rpc).episub.control[1].SerializeToString() for rpc in rpcs]
 
-    def damaged() -> bytes:
+    def changed() -> bytes:
         if rng.random() < 0.5:
-            return mutated(rng, rng.choice(rpcs))
-        raw = mutated(rng, rng.choice(messages))
+            return damaged(rng, rng.choice(rpcs))
+        raw = damaged(rng, rng.choice(messages))
         return field(b"\x0a\x01t\x10\x01\x22" + varint(len(raw)) + raw)
 
-    used, faulty = survivors(damaged() for _ in range(ROUNDS))
+    used, faulty = survivors(changed() for _ in range(ROUNDS))
     assert used > 20_000
     assert faulty > 2000
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import time
 
-from libp2p.crypto.ed25519 import create_new_key_pair
-from libp2p.peer.id import ID
-
 from episub_router.protocol.messages import Disconnect, Leave
 from episub_router.wire.leave_gate import MAX_LEAVE_AGE, MAX_LEAVES, LeaveGate
 from episub_router.wire.leave_proof import sign_leave
+from tests.wire.keys import ALICE, id_of
 
-KEY = create_new_key_pair(bytes(32))
-SOURCE = ID.from_pubkey(KEY.public_key).to_bytes()
+SOURCE = id_of(ALICE)
 RELAY = b"relay"
 GOODBYE = Disconnect(alive=False)
 
 
 def leave(seq: int, topic: str = "t") -> Leave:
-    return Leave(SOURCE, 3, sign_leave(KEY.private_key, topic, seq))
+    return Leave(SOURCE, 3, sign_leave(ALICE.private_key, topic, seq))
 
 
 def test_a_proven_leave_passes_once() -> None:

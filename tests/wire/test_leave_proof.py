@@ -5,24 +5,16 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from libp2p.crypto.ed25519 import create_new_key_pair
 from libp2p.crypto.keys import KeyPair
-from libp2p.peer.envelope import Envelope, make_unsigned, seal_record
-from libp2p.peer.id import ID
-from libp2p.peer.peer_record import PeerRecord
+from libp2p.peer.envelope import Envelope, make_unsigned
 from multiaddr import Multiaddr
 
 from episub_router.pb import episub_pb2 as pb
 from episub_router.wire import WireLimits
 from episub_router.wire.leave_proof import leave_seq, sign_leave, verify_leave
-from tests.wire.keys import ALICE, OF_EACH_KIND, rsa_keys
+from tests.wire.keys import ALICE, BOB, OF_EACH_KIND, id_of, rsa_keys, sealed
 
-BOB = create_new_key_pair(b"b" * 32)
 SEQ = 1_790_000_000_000_000_000
-
-
-def id_of(keys: KeyPair) -> bytes:
-    return ID.from_pubkey(keys.public_key).to_bytes()
 
 
 def envelope_of(
@@ -67,7 +59,6 @@ def test_one_changed_bit_anywhere_is_refused() -> None:
 
 
 RECORD = pb.LeaveRecord(topic="t", seq=SEQ).SerializeToString()
-ANOTHER = PeerRecord(ID(id_of(ALICE)), [Multiaddr("/ip4/10.0.0.1/tcp/1")], SEQ)
 OTHERS = {
     "empty": b"",
     "no seq": envelope_of(ALICE, pb.LeaveRecord(topic="t").SerializeToString()),
@@ -76,7 +67,7 @@ OTHERS = {
     "no record": envelope_of(ALICE, b"garbage"),
     "another domain": envelope_of(ALICE, RECORD, domain="x"),
     "another payload type": envelope_of(ALICE, RECORD, payload_type=b"x"),
-    "a peer record": seal_record(ANOTHER, ALICE.private_key).marshal_envelope(),
+    "a peer record": sealed(ALICE, Multiaddr("/ip4/10.0.0.1/tcp/1"), seq=SEQ),
 }
 
 
