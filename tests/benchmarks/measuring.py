@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import Any
 
 import trio
-from libp2p.abc import INetStream, ISubscriptionAPI
+from libp2p.abc import INetStream
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb import rpc_pb2
 from libp2p.pubsub.pubsub import Pubsub
@@ -18,7 +17,14 @@ from libp2p.pubsub.rpc_queue import RpcQueue
 from episub_router import ResilientPubsub
 from tests.benchmarks.clock import computing_clock
 from tests.benchmarks.contenders import Contender
-from tests.benchmarks.scenes import READY_TIMEOUT, TOPIC, link_all, until_linked
+from tests.benchmarks.scenes import (
+    READY_TIMEOUT,
+    TOPIC,
+    Arrivals,
+    link_all,
+    percentile,
+    until_linked,
+)
 from tests.hosts import Node, running_nodes
 
 _BETWEEN_JOINS = 0.1
@@ -51,24 +57,7 @@ class Meter:
     def __init__(self) -> None:
         self.bytes = 0
         self.payloads = 0
-        self.published: list[float] = []
-        """When each message was published, by number."""
-        self.first = 0
-        """Number of the first message that counts."""
-        self.latencies: list[float] = []
-        self.arrived = trio.Event()
-
-    def restart(self) -> None:
-        """Count from here on; what comes late of earlier messages is left out."""
-        self.bytes = self.payloads = 0
-        self.first = len(self.published)
-        self.latencies = []
-
-    def delivered(self, number: int) -> None:
-        if number >= self.first:
-            self.latencies.append(trio.current_time() - self.published[number])
-            self.arrived.set()
-            self.arrived = trio.Event()
+        self.arrivals = Arrivals(_DRAIN)
 
     def sent(self, rpc: rpc_pb2.RPC) -> None:
         size = rpc.ByteSize()
@@ -155,13 +144,13 @@ async def _measure(contender: Contender, load: Load) -> dict[str, Any]:
         await link_all(nodes, contender.links(load.hosts, load.seed))
         for node in nodes:
             subscription = await node.pubsub.subscribe(TOPIC)
-            nursery.start_soon(_read, node, subscription, meter)
+            nursery.start_soon(meter.arrivals.read, node, subscription)
             await trio.sleep(_BETWEEN_JOINS)
         await until_linked(nodes)
         await trio.sleep(load.settle)
         await _publish(nodes, load, load.warm_up, meter)
         idle_cpu = await _idle(load.idle)
-        meter.restart()
+        meter.bytes = meter.payloads = 0
         cpu = time.process_time()
         await _publish(nodes, load, load.messages, meter)
         result = _result(load, meter, time.process_time() - cpu, idle_cpu)
@@ -171,26 +160,12 @@ async def _measure(contender: Contender, load: Load) -> dict[str, Any]:
 
 async def _publish(nodes: Sequence[Node], load: Load, count: int, meter: Meter) -> None:
     """Publish at a fixed rate, whatever happens, and wait for the last deliveries."""
-    start = trio.current_time()
-    filler = bytes(load.size - 8)
+    start, first = trio.current_time(), len(meter.arrivals.published)
     for number in range(count):
         await trio.sleep_until(start + number / load.rate)
-        data = len(meter.published).to_bytes(8, "big") + filler
-        meter.published.append(trio.current_time())
-        await nodes[number % load.sources].pubsub.publish(TOPIC, data)
+        await meter.arrivals.publish(nodes[number % load.sources], load.size)
     await trio.sleep_until(start + count / load.rate)
-    expected = count * (load.hosts - 1)
-    with trio.move_on_after(_DRAIN):
-        while len(meter.latencies) < expected:
-            await meter.arrived.wait()
-
-
-async def _read(node: Node, subscription: ISubscriptionAPI, meter: Meter) -> None:
-    me = node.id.to_bytes()
-    while True:
-        message = await subscription.get()
-        if message.from_id != me:
-            meter.delivered(int.from_bytes(message.data[:8], "big"))
+    await meter.arrivals.complete(load.hosts - 1, first)
 
 
 async def _idle(seconds: float) -> float:
@@ -201,7 +176,8 @@ async def _idle(seconds: float) -> float:
 
 
 def _result(load: Load, meter: Meter, cpu: float, idle_cpu: float) -> dict[str, Any]:
-    latencies = sorted(meter.latencies)
+    # What comes late of the warm-up is left out.
+    latencies = meter.arrivals.latencies(load.warm_up)
     deliveries = len(latencies)
     if not deliveries:
         raise RuntimeError("nothing was delivered")
@@ -211,10 +187,6 @@ def _result(load: Load, meter: Meter, cpu: float, idle_cpu: float) -> dict[str, 
         "bytes_per_delivery": meter.bytes / deliveries,
         "cpu_ms_per_delivery": 1000 * cpu / deliveries,
         "idle_cpu_share": idle_cpu,
-        "latency_p50_ms": 1000 * _percentile(latencies, 0.50),
-        "latency_p99_ms": 1000 * _percentile(latencies, 0.99),
+        "latency_p50_ms": 1000 * percentile(latencies, 0.50),
+        "latency_p99_ms": 1000 * percentile(latencies, 0.99),
     }
-
-
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    return ordered[max(0, ceil(share * len(ordered)) - 1)]

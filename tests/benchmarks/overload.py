@@ -19,15 +19,12 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from math import ceil
 from typing import Any
 
 import trio
-from libp2p.abc import ISubscriptionAPI
 
 from tests.benchmarks.contenders import CONTENDERS, Contender
-from tests.benchmarks.scenes import COMPARED, TOPIC, scene, until_linked
-from tests.hosts import Node
+from tests.benchmarks.scenes import COMPARED, Arrivals, percentile, scene, until_linked
 
 _PERIOD = 0.1
 """Seconds, of a quota: as the kernel's."""
@@ -73,10 +70,9 @@ async def _hosts(contender: Contender, hosts: int, rate: float, counts: Sequence
     async with scene(contender, hosts) as (nodes, subscriptions), trio.open_nursery() as nursery:
         await until_linked(nodes)
         await trio.sleep(_SETTLE)
-        published: list[float] = []
-        arrivals: list[list[float]] = []
+        arrivals = Arrivals(_PATIENCE)
         for node, subscription in zip(nodes, subscriptions, strict=True):
-            nursery.start_soon(_read, node, subscription, arrivals)
+            nursery.start_soon(arrivals.read, node, subscription)
         began = []
         for phase, count in zip(_PHASES, counts, strict=True):
             _say(phase=phase)
@@ -84,16 +80,11 @@ async def _hosts(contender: Contender, hosts: int, rate: float, counts: Sequence
             began.append(start)
             for number in range(count):
                 await trio.sleep_until(start + number / rate)
-                data = len(published).to_bytes(4, "big") + bytes(252)
-                published.append(trio.current_time())
-                arrivals.append([])
                 with suppress(Exception):  # A publisher that is refused has lost its message.
-                    await nodes[0].pubsub.publish(TOPIC, data)
+                    await arrivals.publish(nodes[0], 256)
             await trio.sleep_until(start + count / rate)
-        with trio.move_on_after(_PATIENCE):
-            while any(len(times) < hosts - 1 for times in arrivals):  # noqa: ASYNC110
-                await trio.sleep(0.1)
-        _say(**_result(hosts, counts, published, arrivals, began))
+        await arrivals.complete(hosts - 1)
+        _say(**_result(hosts, counts, arrivals, began))
         nursery.cancel_scope.cancel()
 
 
@@ -101,33 +92,18 @@ _PATIENCE = 120.0
 """Seconds after the last message in which late ones may come."""
 
 
-async def _read(node: Node, subscription: ISubscriptionAPI, arrivals: list[list[float]]) -> None:
-    me = node.id.to_bytes()
-    while True:
-        message = await subscription.get()
-        if message.from_id != me:
-            arrivals[int.from_bytes(message.data[:4], "big")].append(trio.current_time())
-
-
 def _result(
-    hosts: int,
-    counts: Sequence[int],
-    published: list[float],
-    arrivals: list[list[float]],
-    began: list[float],
+    hosts: int, counts: Sequence[int], arrivals: Arrivals, began: list[float]
 ) -> dict[str, Any]:
-    latencies = [
-        [at - when for at in times] for when, times in zip(published, arrivals, strict=True)
-    ]
     first, phases = 0, []
     for phase, count in zip(_PHASES, counts, strict=True):
-        late = sorted(one for times in latencies[first : first + count] for one in times)
+        late = arrivals.latencies(first, first + count)
         phases.append(
             {
                 "phase": phase,
                 "delivered": len(late) / (count * (hosts - 1)),
                 "p50": late[len(late) // 2] if late else None,
-                "p99": late[ceil(0.99 * len(late)) - 1] if late else None,
+                "p99": percentile(late, 0.99) if late else None,
                 "most": late[-1] if late else None,
             }
         )
@@ -135,10 +111,11 @@ def _result(
     # Recovered: from then on every message reaches every host within what was usual before.
     usual = 2 * max(phases[0]["most"] or 0.0, 0.5)
     recovered = began[2]
-    for when, times in zip(published, latencies, strict=True):
-        if when >= began[2] and (len(times) < hosts - 1 or max(times) > usual):
-            recovered = when + (max(times) if times else _PATIENCE)
-    backlog = [at for times in arrivals[: sum(counts[:2])] for at in times]
+    for when, times in zip(arrivals.published, arrivals.times, strict=True):
+        last = max(times, default=when + _PATIENCE)
+        if when >= began[2] and (len(times) < hosts - 1 or last - when > usual):
+            recovered = last
+    backlog = [at for times in arrivals.times[: sum(counts[:2])] for at in times]
     return {
         "phases": phases,
         "backlog_s": max(0.0, max(backlog, default=0.0) - began[2]),

@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from math import ceil
 from typing import Any
 
 import trio
@@ -56,6 +57,46 @@ async def link_all(
         for a, b in links:
             nursery.start_soon(link, nodes[a], nodes[b])
             await trio.sleep(within / len(links))
+
+
+class Arrivals:
+    """Numbered messages: when each was published, and when it arrived at each other host."""
+
+    def __init__(self, patience: float, topic: str = TOPIC) -> None:
+        self.published: list[float] = []
+        self.times: list[list[float]] = []
+        self._patience, self._topic = patience, topic
+
+    async def publish(self, node: Node, size: int) -> None:
+        number = len(self.published)
+        self.published.append(trio.current_time())
+        self.times.append([])
+        await node.pubsub.publish(self._topic, number.to_bytes(8, "big") + bytes(size - 8))
+
+    async def read(self, node: Node, subscription: ISubscriptionAPI) -> None:
+        me = node.id.to_bytes()
+        while True:
+            message = await subscription.get()
+            if message.from_id != me:
+                number = int.from_bytes(message.data[:8], "big")
+                self.times[number].append(trio.current_time())
+
+    async def complete(self, others: int, first: int = 0) -> None:
+        """Wait until so many other hosts have each message from the `first` on, or patience
+        ends."""
+        with trio.move_on_after(self._patience):
+            while any(len(times) < others for times in self.times[first:]):  # noqa: ASYNC110
+                await trio.sleep(0.05)
+
+    def latencies(self, first: int = 0, last: int | None = None) -> list[float]:
+        """Of messages from the `first` to before the `last`, the shortest first."""
+        some = zip(self.published[first:last], self.times[first:last], strict=True)
+        return sorted(at - when for when, times in some for at in times)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """By nearest rank."""
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 
 async def until_linked(nodes: Sequence[Node]) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -24,9 +23,10 @@ from trio.testing import MockClock
 
 from episub_router import EpisubParams, MembershipParams
 from tests.benchmarks.contenders import random_graph
+from tests.benchmarks.scenes import Arrivals, percentile
 from tests.hosts import bounded_gossipsub
 from tests.router.overlays import TOPIC
-from tests.router.sites import SITES, Sites, in_time, linked_sites, sites_of
+from tests.router.sites import SITES, Sites, linked_sites, sites_of
 
 _LOOK_AT = (30, 60, 120, 180, 240, 300)
 """Seconds since the last host joined."""
@@ -34,55 +34,27 @@ _WARM_UP, _MESSAGES = 21, 99
 """Messages before those that count, and those; each host in turn publishes a third of them."""
 
 
-class Arrivals:
-    """When each message was published, and arrived at each host."""
-
-    def __init__(self) -> None:
-        self.published: list[float] = []
-        self.latencies: list[float] = []
-        self._missing: dict[int, int] = {}
-
-    def publish(self, number: int, receivers: int) -> None:
-        self.published.append(trio.current_time())
-        self._missing[number] = receivers
-
-    async def read(self, subscription: ISubscriptionAPI) -> None:
-        while True:
-            number = int((await subscription.get()).data)
-            self._missing[number] -= 1
-            if number >= _WARM_UP:
-                self.latencies.append(trio.current_time() - self.published[number])
-
-    def have_all(self) -> bool:
-        return not any(self._missing.values())
-
-    def percentile(self, share: float) -> float:
-        """Milliseconds, by nearest rank; the publishers' own deliveries left out."""
-        others = sorted(self.latencies)[_MESSAGES:]
-        return 1000 * others[math.ceil(share * len(others)) - 1]
-
-
 async def measure(sites: Sites, subscriptions: Sequence[ISubscriptionAPI]) -> dict[str, Any]:
     """Publish from one host of each site in turn; what it took."""
-    arrivals, hosts = Arrivals(), len(sites.nodes)
+    arrivals, hosts = Arrivals(60.0, TOPIC), len(sites.nodes)
     async with trio.open_nursery() as nursery:
-        for subscription in subscriptions:
-            nursery.start_soon(arrivals.read, subscription)
+        for node, subscription in zip(sites.nodes, subscriptions, strict=True):
+            nursery.start_soon(arrivals.read, node, subscription)
         for number in range(_WARM_UP + _MESSAGES):
             if number == _WARM_UP:
                 crossings, copies, cpu = sites.crossings, sites.copies, time.process_time()
-            arrivals.publish(number, hosts)
             # Hosts 0, 1 and 2 are in different sites.
-            await sites.nodes[number % SITES].pubsub.publish(TOPIC, b"%d" % number)
-            await in_time(arrivals.have_all, 60)
+            await arrivals.publish(sites.nodes[number % SITES], 8)
+            await arrivals.complete(hosts - 1, number)
         nursery.cancel_scope.cancel()
-    deliveries = _MESSAGES * (hosts - 1)
+    deliveries, latencies = _MESSAGES * (hosts - 1), arrivals.latencies(_WARM_UP)
+    assert len(latencies) == deliveries, "messages are missing"
     crossed = (sites.crossings - crossings) / _MESSAGES
     return {
         "crossings": crossed,
         "payloads": (sites.copies - copies) / deliveries,
-        "p50_ms": arrivals.percentile(0.5),
-        "p99_ms": arrivals.percentile(0.99),
+        "p50_ms": 1000 * percentile(latencies, 0.5),
+        "p99_ms": 1000 * percentile(latencies, 0.99),
         "cpu_ms": 1000 * (time.process_time() - cpu) / deliveries,
     }
 

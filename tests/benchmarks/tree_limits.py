@@ -4,9 +4,9 @@
                                            [--size BYTES ...] [--uplink MBITS ...]
 
 Joins `headline`'s overlay (300 simulated seconds), and prints p50 and p99 from five sources, and
-the nodes that found no parent. Every host sends over one uplink (0: mixed ones), one thing after
-the other; links add their latency. A message goes whole or in pieces that are passed on at once,
-along shortest-path trees, or trees of bounded fan-out made by local rules.
+the nodes that found no parent. Every host sends over one uplink, one thing after the other; links
+add their latency. A message goes whole or in pieces that are passed on at once, along shortest-path
+trees, or trees of two children a node made by local rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -28,12 +28,8 @@ from episub_router.sim.records import Records
 from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
 
-MIXED_UPLINKS = (10, 20, 50, 200, 1000)
-"""Megabit per second; every host draws one."""
-PER_CHILD = 10.0
-"""Megabit per second of an uplink for each child, where uplinks are mixed."""
-_MOST_CHILDREN = 8
 PIECES = 64
+CHILDREN = 2
 JOINED_AT = 299.0
 
 
@@ -67,23 +63,6 @@ class Tree:
     left_over: int = 0
 
 
-class Case(NamedTuple):
-    """A size in bytes, and what each host can send in bytes a second."""
-
-    size: int
-    uplinks: Any
-    fan_out: Callable[[int], int]
-
-
-def case(size: int, uplink: float, nodes: int, seed: int) -> Case:
-    """All uplinks `uplink` Mbit/s, or mixed ones where that is 0."""
-    if uplink:
-        return Case(size, np.full(nodes, uplink * 125e3), lambda _: 2)
-    megabits = np.random.default_rng(seed).choice(MIXED_UPLINKS, nodes)
-    fan_out = np.clip(megabits / PER_CHILD, 1, _MOST_CHILDREN).astype(int)
-    return Case(size, megabits * 125e3, lambda node: int(fan_out[node]))
-
-
 def shortest_path_tree(parents: Any, distances: Any, root: int) -> Tree:
     """The tree of `root`; nearer children are sent to first."""
     children: list[list[int]] = [[] for _ in parents[root]]
@@ -93,10 +72,9 @@ def shortest_path_tree(parents: Any, distances: Any, root: int) -> Tree:
     return Tree(root, children)
 
 
-def bounded_tree(delays: Any, root: int, room: Callable[[int], int]) -> Tree:
+def bounded_tree(delays: Any, root: int) -> Tree:
     """A node asks the neighbours that have a parent in the order in which their word arrives; one
-    that has `room` for no more children refuses, and its children are asked next. A node with no
-    room at all makes way for one that has some."""
+    that has its children already refuses, and these are asked next."""
     total = len(delays)
     neighbors = [np.flatnonzero(row).tolist() for row in delays]
     tree = Tree(root, [[] for _ in range(total)])
@@ -130,23 +108,13 @@ def bounded_tree(delays: Any, root: int, room: Callable[[int], int]) -> Tree:
             ask(now, to)
         elif kind == "graft":
             # Only a node with a parent offers, so that no cycle can form.
-            kept = tree.children[to]
-            leaf = next((child for child in kept if not room(child)), None)
-            if len(kept) >= room(to) > 0 and room(by) and leaf is not None:
-                kept.remove(leaf)
-                send(now, "left", leaf, to)
-            if len(kept) < room(to):
-                kept.append(by)
-                send(now, "accepted", by, to)
-            else:
-                send(now, "refused", by, to)
-        elif kind == "left":
-            parent.pop(to, None)
-            busy[to] = False
-            ask(now, to)
+            has_room = len(tree.children[to]) < CHILDREN
+            if has_room:
+                tree.children[to].append(by)
+            send(now, "accepted" if has_room else "refused", by, to)
         elif kind == "accepted":
             parent[to] = by
-            for other in neighbors[to] if room(to) else ():
+            for other in neighbors[to]:
                 if other != by:
                     send(now, "offer", other, to)
         else:
@@ -159,10 +127,10 @@ def bounded_tree(delays: Any, root: int, room: Callable[[int], int]) -> Tree:
     return tree
 
 
-def arrivals(delays: Any, tree: Tree, case: Case, pieces: int) -> Any:
-    """Seconds until each node has everything."""
+def arrivals(delays: Any, tree: Tree, seconds: float, pieces: int) -> Any:
+    """Seconds until each node has everything, with `seconds` for each copy of all pieces."""
     total = len(delays)
-    seconds = case.size / pieces / case.uplinks
+    seconds /= pieces
     done = np.full(total, np.inf)
     times: dict[int, Any] = {tree.root: np.zeros(pieces)}
     queue = [tree.root]
@@ -173,7 +141,7 @@ def arrivals(delays: Any, tree: Tree, case: Case, pieces: int) -> Any:
         sent = np.zeros((len(children), pieces))
         for index, at in enumerate(here):
             for child in range(len(children)):
-                free = max(free, at) + seconds[node]
+                free = max(free, at) + seconds
                 sent[child, index] = free
         for child, leaves in zip(children, sent, strict=True):
             times[child] = leaves + delays[node, child]
@@ -181,15 +149,16 @@ def arrivals(delays: Any, tree: Tree, case: Case, pieces: int) -> Any:
     return done
 
 
-def times(overlay: OfflineOverlay, sources: list[int], case: Case) -> dict[str, tuple[Any, int]]:
-    """Seconds for each source (rows) and node, and nodes left over, by way of sending."""
+def times(overlay: OfflineOverlay, sources: list[int], copy: float) -> dict[str, tuple[Any, int]]:
+    """Seconds for each source (rows) and node, and nodes left over, by way of sending; one copy
+    takes `copy` seconds to send."""
     delays, distances = overlay.delays, overlay.distances
-    limit = [case.size / case.uplinks[source] + distances[source] for source in sources]
+    limit = [copy + distances[source] for source in sources]
     found = {"limit: one copy, and the shortest way": (np.stack(limit), 0)}
 
     def add(name: str, tree_of: Callable[[int], Tree], pieces: int = PIECES) -> None:
         trees = [tree_of(source) for source in sources]
-        rows = [arrivals(delays, tree, case, pieces) for tree in trees]
+        rows = [arrivals(delays, tree, copy, pieces) for tree in trees]
         found[name] = (np.stack(rows), sum(tree.left_over for tree in trees))
 
     def shortest(source: int) -> Tree:
@@ -197,11 +166,7 @@ def times(overlay: OfflineOverlay, sources: list[int], case: Case) -> dict[str, 
 
     add("whole, along the shortest-path tree", shortest, 1)
     add(f"{PIECES} pieces, along the same tree", shortest)
-    add(f"{PIECES} pieces, two children", lambda root: bounded_tree(delays, root, lambda _: 2))
-    add(
-        f"{PIECES} pieces, children by uplink",
-        lambda root: bounded_tree(delays, root, case.fan_out),
-    )
+    add(f"{PIECES} pieces, two children", lambda root: bounded_tree(delays, root))
     return found
 
 
@@ -214,7 +179,7 @@ def main() -> None:
     add("--nodes", type=int, default=1000, help="size of the overlay (1000)")
     add("--seed", type=int, default=1, help="seed of the run (1)")
     add("--size", type=int, nargs="*", default=[1_000_000], help="bytes of a message (1000000)")
-    add("--uplink", type=float, nargs="*", default=[20.0], help="Mbit/s of each host; 0: mixed")
+    add("--uplink", type=float, nargs="*", default=[20.0], help="Mbit/s of each host")
     args = parser.parse_args()
     print("joining the overlay ...", file=sys.stderr)
     overlay = OfflineOverlay(f"episub, {args.latency}, one source", args.nodes, args.seed)
@@ -222,9 +187,9 @@ def main() -> None:
     for size in args.size:
         for uplink in args.uplink:
             limit: tuple[float, float] | None = None
-            print(f"{size} bytes, uplinks of {uplink or MIXED_UPLINKS} Mbit/s")
-            of = case(size, uplink, args.nodes, args.seed)
-            for name, (rows, left) in times(overlay, sources, of).items():
+            print(f"{size} bytes, uplinks of {uplink} Mbit/s")
+            copy = size / (uplink * 125e3)
+            for name, (rows, left) in times(overlay, sources, copy).items():
                 rows = np.where(np.isinf(rows), np.nan, rows)
                 values = np.concatenate(
                     [np.delete(row, source) for row, source in zip(rows, sources, strict=True)]

@@ -2,7 +2,7 @@
 
 Actions are kept in buckets of one millisecond, each sorted when it is opened. Against a
 binary heap this does the same work in 0.5 to 0.7 of the time, because most of an action's
-cost is then an append instead of a sift (`tests/benchmarks/event_queue.py` measures both).
+cost is then an append instead of a sift.
 """
 
 from __future__ import annotations
