@@ -8,8 +8,7 @@ import pytest
 
 from episub_router.sim.metrics.accounting import Accountant, Cut, Islands, MissingReason, Verdict
 from episub_router.sim.records import Ending, Records, Session
-from episub_router.sim.scenario import loading
-from episub_router.sim.simulation import Simulation
+from tests.sim.simulated import scenario_of, simulated
 
 NOW, PATIENCE = 100.0, 10.0
 
@@ -101,13 +100,11 @@ def test_a_message_is_delivered_once() -> None:
 @pytest.mark.parametrize("name", ["hyparview-failures", "plumtree-redundancy"])
 def test_islands_are_looked_at_with_each_message_where_there_are_faults(name: str) -> None:
     settings = {"network.nodes": 20, "traffic.messages": 12, "traffic.settle": 1.0}
-    scenario = next(iter(loading.load(name).scenarios(settings).values()))
-    records = Records(scenario.capacity)
-    simulation = Simulation(scenario, 1, records)
-    simulation.run()
+    only = "50 %" if name == "hyparview-failures" else ""
+    simulation = simulated(scenario_of(name, settings, only))
     looked = [islands.time for islands in simulation.islands]
     assert looked == sorted(looked)
     looks = {shot.time for shot in simulation.snapshots}
-    if scenario.faults:
-        looks |= {message.published for message in records.messages}
+    if simulation.scenario.faults:
+        looks |= {message.published for message in simulation.records.messages}
     assert set(looked) == looks

@@ -25,6 +25,7 @@ from episub_router.sim.simulation import Simulation
 from episub_router.sim.strict import ScenarioError
 from episub_router.sim.trace import TraceWriter
 from episub_router.trace.simulated import Row
+from tests.sim.simulated import scenario_of, simulated, simulation_of
 
 SCENARIO = """
 name = "few"
@@ -56,8 +57,7 @@ def scenario(
     chosen["router.kind"] = router
     if router == "gossipsub":
         chosen["router.scoring"] = True
-    (made,) = loading.parse(SCENARIO.replace("KIND", kind)).scenarios(chosen).values()
-    return made
+    return scenario_of(SCENARIO.replace("KIND", kind), chosen)
 
 
 @dataclass
@@ -304,10 +304,7 @@ def test_their_pieces_wait_in_the_lane_of_pieces() -> None:
     for adversaries in ([], [{"kind": "censor", "withheld": 0.0, "count": 6}]):
         large = {"traffic.size": 300_000, "traffic.messages": 6, "network.uplink": 20.0}
         (table,) = loading.parse(SCENARIO.replace("KIND", "censor")).tables(large).values()
-        made = loading.build({**table, "adversaries": adversaries})
-        simulation = Simulation(made, 1, Records(made.capacity))
-        simulation.run()
-        arrived.append(simulation)
+        arrived.append(simulated(loading.build({**table, "adversaries": adversaries})))
     honest = arrived[1].cast.rings[0].honest
     of_each = [
         [(m.parent[node], m.delivered[node]) for m in it.records.messages for node in honest]
@@ -351,12 +348,12 @@ def test_claims_of_hops_and_cost_are_those_that_are_set() -> None:
 
 def test_ids_that_were_searched_for_are_next_to_the_victim() -> None:
     made = scenario("greedy", "victims=1", "ground=true", "count=4")
-    (ring,) = Simulation(made, 1, Records(made.capacity)).cast.rings
+    simulation = simulation_of(made)
+    (ring,) = simulation.cast.rings
     (victim,) = ring.victims
     others = [node for node in ring.honest if node != victim]
     beside = Places(TOPIC_NAME, 2).next_to(victim, [*others, *ring.members])
-    sources = set(Simulation(made, 1, Records(made.capacity)).sources)
-    assert set(beside) <= {*ring.members, *sources, 0, 1, 2}
+    assert set(beside) <= {*ring.members, *simulation.sources, 0, 1, 2}
 
 
 @pytest.mark.sim
@@ -367,8 +364,7 @@ def test_in_gossipsub_the_greedy_graft_themselves_to_all() -> None:
 
 
 def test_members_share_prefixes_in_turn() -> None:
-    made = scenario("greedy", "prefixes=2")
-    cast = Simulation(made, 1, Records(made.capacity)).cast
+    cast = simulation_of(scenario("greedy", "prefixes=2")).cast
     groups = [cast.prefixes()[node] for node in cast.rings[0].members]
     assert groups == [(0, 0), (0, 1)] * 3
 

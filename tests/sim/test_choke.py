@@ -10,8 +10,7 @@ from episub_router.sim.records import Records
 from episub_router.sim.routers.gossipsub_choke import ChokingGossipsubNode
 from episub_router.sim.routers.params import GossipsubParams
 from episub_router.sim.routers.settings import GossipsubConfig
-from episub_router.sim.scenario import loading
-from episub_router.sim.simulation import Simulation
+from tests.sim.simulated import scenario_of, simulated
 
 PR_413 = {"router.params.choke_interval": 5}
 PR_681 = {"router.params.choke_after": 0.02, "router.params.unchoke_after": 0.01}
@@ -19,11 +18,8 @@ PR_681 = {"router.params.choke_after": 0.02, "router.params.unchoke_after": 0.01
 
 def ran(settings: dict[str, Any]) -> tuple[list[ChokingGossipsubNode], Records]:
     changed = {"network.nodes": 60, "traffic.messages": 100, "traffic.start": 10.0, **settings}
-    made = loading.load("choke").scenarios(changed, ["gossipsub v1.1"])
-    records = Records(made["gossipsub v1.1"].capacity)
-    simulation = Simulation(made["gossipsub v1.1"], 1, records)
-    simulation.run()
-    return list(simulation.network.nodes.values()), records
+    simulation = simulated(scenario_of("choke", changed, "gossipsub v1.1"))
+    return list(simulation.network.nodes.values()), simulation.records
 
 
 def copies(records: Records) -> float:

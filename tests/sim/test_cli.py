@@ -23,11 +23,10 @@ import pytest
 from episub_router.cli import sim as cli
 from episub_router.sim import trace
 from episub_router.sim.scenario import loading
-from episub_router.trace.reading import TraceFile
-from episub_router.trace.reading.checking import check
 from episub_router.trace.simulated import Row, event_of
 from interop.testbed.lab.usage import read_usage
 from tests.children import child
+from tests.trace.samples import checked, events_of
 
 COOKBOOK = Path(__file__).parents[2] / "docs" / "simulator.md"
 
@@ -205,27 +204,16 @@ def test_a_trace_has_the_same_events_in_every_format(tmp_path: Path) -> None:
     (pb,) = tmp_path.glob("*.pb")
     (lines,) = tmp_path.glob("*.json.gz")
     rows = [Row(**row) for row in pq.read_table(parquet).to_pylist()]
-    with TraceFile(pb) as file:
-        events = [event for _, event in file]
+    events = events_of(pb)
     assert events[1:-1] == [event_of(row) for row in rows]
     assert {row.event for row in rows} >= {"discard", "duplicateMessage", "graft", "prune", "rtt"}
-    with TraceFile(lines) as file:
-        assert check(file).complete
-    with TraceFile(lines) as file:
-        assert [event for _, event in file][1:] == events[1:]
+    assert checked(lines).complete
+    assert events_of(lines)[1:] == events[1:]
 
 
 @pytest.mark.parametrize("router", ["gossipsub", "floodsub"])
 def test_other_routers_are_traced_too(router: str, tmp_path: Path) -> None:
-    options = [
-        "--set",
-        f"router.kind={router}",
-        "--out",
-        str(tmp_path),
-        "--trace",
-        "--plots",
-        "none",
-    ]
+    options = [f"--set=router.kind={router}", f"--out={tmp_path}", "--trace", "--plots=none"]
     assert call(*small("run", "scale", *options)) == 0
     table = pq.read_table(tmp_path / "trace-1.parquet")
     assert table.filter(pc.field("event") == "deliverMessage").num_rows == 5 * NODES
@@ -245,20 +233,13 @@ def test_compare(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     for router in ("episub", "floodsub"):
-        options = [
-            "--set",
-            f"router.kind={router}",
-            "--out",
-            str(tmp_path / router),
-            "--seeds",
-            "2",
-        ]
-        assert call(*small("run", "scale", *options, "--plots", "none")) == 0
+        options = [f"--set=router.kind={router}", f"--out={tmp_path / router}", "--seeds=2"]
+        assert call(*small("run", "scale", *options, "--plots=none")) == 0
     capsys.readouterr()
-    assert call("compare", str(tmp_path / "episub"), str(tmp_path / "floodsub")) == 0
+    a, b = str(tmp_path / "episub"), tmp_path / "floodsub"
+    assert call("compare", a, str(b)) == 0
     assert re.search(r"payloads per delivery.*\+\d+\.\d %", capsys.readouterr().out)
-    a, b = str(tmp_path / "episub"), str(tmp_path / "floodsub" / "summary.json")
-    assert call("compare", a, b, "--json") == 0
+    assert call("compare", a, str(b / "summary.json"), "--json") == 0
     assert set(json.loads(capsys.readouterr().out)) == {"a", "b"}
 
 

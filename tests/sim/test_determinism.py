@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from episub_router.sim.runner import jobs_for, run, sweep
-from episub_router.sim.scenario import loading
 from tests import children
+from tests.sim.simulated import scenario_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,8 +97,7 @@ for text in sys.argv[1:]:
 
 @cache
 def ran(name: str, seed: int = SEED) -> str:
-    (scenario,) = loading.parse(TEXTS[name]).scenarios().values()
-    return run(scenario, seed).to_json()
+    return run(scenario_of(TEXTS[name]), seed).to_json()
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +177,6 @@ def test_another_seed_is_another_run() -> None:
 
 @pytest.mark.sim
 def test_sweeps_in_processes_give_what_one_process_gives() -> None:
-    (scenario,) = loading.parse(TEXTS["episub"]).scenarios().values()
-    jobs = jobs_for({"a": scenario}, [SEED, SEED + 1])
+    jobs = jobs_for({"a": scenario_of(TEXTS["episub"])}, [SEED, SEED + 1])
     together = [(job, result.to_json()) for job, result in sweep(jobs, 2)]
     assert together == [(job, ran("episub", job.seed)) for job in jobs]

@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 
 from episub_router.protocol.plumtree import source_trees
-from episub_router.sim.records import Records
 from episub_router.sim.runner import jobs_for, run, sweep
 from episub_router.sim.scenario import loading
-from episub_router.sim.simulation import Simulation
+from tests.sim.simulated import earlier, scenario_of, simulated
 
 pytestmark = pytest.mark.sim
 
 
-def runs(name: str, seed: int = 1, **settings: Any) -> dict[str, dict[str, Any]]:
-    """The summary of each variant of the scenario `name`; `only` picks variants by a part of
-    their names, and "__" stands for the dot in a setting's key."""
-    only = settings.pop("only", "")
-    changed = {key.replace("__", "."): value for key, value in settings.items()}
+def runs(
+    name: str, *, only: str = "", seed: int = 1, sooner: float = 0.0, **settings: Any
+) -> dict[str, dict[str, Any]]:
+    """The summary of each variant of the scenario `name` with `only` in its name; "__" stands for
+    the dot in a setting's key, and all but the joins comes so many seconds `sooner`."""
+    changed = earlier(name, sooner)
+    changed |= {key.replace("__", "."): value for key, value in settings.items()}
     jobs = jobs_for(loading.load(name).scenarios(changed, [only]), [seed])
     made = {job.label: result.summary for job, result in sweep(jobs)}
     assert all(summary["unexplained"] == 0 for summary in made.values())
@@ -41,7 +42,7 @@ def phase(summary: dict[str, Any], name: str) -> dict[str, Any]:
 
 def test_plumtree_redundancy() -> None:
     small = {"network__nodes": 200, "join__over": 10.0, "traffic__messages": 6}
-    summary = one("plumtree-redundancy", traffic__start=60.0, **small)
+    summary = one("plumtree-redundancy", sooner=90.0, **small)
     (only,) = summary["phases"]
     nodes, degree = 200, only["overlay"]["degree_mean"]
     flood = nodes * degree / (nodes - 1) - 2  # d - 2, for a finite network
@@ -54,7 +55,7 @@ def test_plumtree_redundancy() -> None:
 
 def test_hyparview_overlay() -> None:
     small = {"network__nodes": 150, "join__over": 30.0, "traffic__messages": 2}
-    summary = one("hyparview-overlay", traffic__start=240.0, **small)
+    summary = one("hyparview-overlay", sooner=360.0, **small)
     overlay = summary["phases"][0]["overlay"]
     assert overlay["components"] == 1
     assert overlay["symmetry"] == 1.0
@@ -70,9 +71,7 @@ def test_hyparview_overlay() -> None:
 def test_hyparview_failures(variant: str, floor: float) -> None:
     # Ten survivors come together or not by chance: the mean of three seeds.
     nodes, seeds = (200, range(1, 4)) if variant == "95 %" else (150, range(1, 2))
-    sooner = {"join__over": 15.0, "traffic__start": 30.0, "faults__0__at": 39.5}
-    phases = {f"phases__{n}__start": start for n, start in enumerate((30.0, 39.5, 70.0))}
-    small: dict[str, Any] = {"network__nodes": nodes, **sooner, **phases}
+    small: dict[str, Any] = {"network__nodes": nodes, "join__over": 15.0, "sooner": 30.0}
     made = [one("hyparview-failures", seed=seed, only=variant, **small) for seed in seeds]
     summary = made[0]
     reached = [phase(summary, "repaired")["reliability"] for summary in made]
@@ -86,9 +85,9 @@ def test_hyparview_failures(variant: str, floor: float) -> None:
 
 
 def test_headline() -> None:
-    steady = {"traffic__start": 60.0, "phases__0__start": 60.0, "phases__1__start": 65.0}
-    small = {"network__nodes": 80, "traffic__messages": 30}
-    made = runs("headline", only="uniform, one", **small, **steady)
+    made = runs(
+        "headline", only="uniform, one", sooner=240.0, network__nodes=80, traffic__messages=30
+    )
     episub, gossipsub = (phase(summary, "steady") for summary in made.values())
     assert episub["reliability"] == gossipsub["reliability"] == 1.0
     assert episub["payloads_per_delivery"] <= 1.05
@@ -103,9 +102,7 @@ def test_views_come_to_rest_at_their_size_after_a_join_storm() -> None:
 
 
 def test_proximity() -> None:
-    small = {"network__nodes": 150, "traffic__messages": 4}
-    sooner = {"traffic__start": 90.0, "phases__0__start": 90.0, "phases__1__start": 90.25}
-    made = runs("proximity", **small, **sooner)
+    made = runs("proximity", sooner=210.0, network__nodes=150, traffic__messages=4)
     near, random = (phase(summary, "first message") for summary in made.values())
     assert near["overlay"]["near_proximity_ratio"] < 0.5
     assert near["latency"]["mean"] < 0.8 * random["latency"]["mean"]
@@ -134,9 +131,7 @@ def test_few_copies_cross_between_sites(monkeypatch: pytest.MonkeyPatch) -> None
             # Which copy of two is kept doesn't depend on what far links come to later.
             "traffic.start": 200.0,
         }
-        (scenario,) = loading.load("sites").scenarios(settings, ["+ 4 near, nearer wins"]).values()
-        simulation = Simulation(scenario, 1, Records(scenario.capacity))
-        simulation.run()
+        simulation = simulated(scenario_of("sites", settings, "+ 4 near, nearer wins"))
         delay = simulation.network.delay
         last = simulation.records.messages[-1]
         crossings.append(
@@ -152,8 +147,7 @@ def test_few_copies_cross_between_sites(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_multi_source() -> None:
     small = {"network__nodes": 30, "traffic__messages": 50}
-    sooner = {"traffic__start": 30.0, "phases__0__start": 30.0, "phases__1__start": 45.0}
-    made = runs("multi-source", only="5 sources", **small, **sooner)
+    made = runs("multi-source", only="5 sources", sooner=30.0, phases__1__start=45.0, **small)
     without = phase(made["5 sources, threshold off"], "steady")
     assert without["reliability"] == 1.0
     assert without["flutter"] < 10.0  # near links that change, no swaps: those make hundreds
@@ -214,8 +208,7 @@ def test_a_targeted_crash_takes_the_best_connected() -> None:
         "network.nodes": 60,
         "traffic.interval": 0.5,
     }
-    (scenario,) = loading.load("scale").scenarios(settings).values()
-    hit = run(scenario, 1).summary
+    hit = run(scenario_of("scale", settings), 1).summary
     assert hit["faults"][0]["nodes"] == 18
     before = 2 * 10 * 59 / 60
     assert hit["phases"][0]["overlay"]["degree_mean"] < 0.6 * before

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from episub_router.sim.runner import run
-from episub_router.sim.scenario import loading
 from episub_router.sim.strict import ScenarioError
+from tests.sim.simulated import scenario_of
 
 SMALL = {
     "network.nodes": 40, "traffic.start": 20.0, "traffic.messages": 3, "traffic.size": 400_000,
@@ -21,8 +21,7 @@ WAYS = ("preamble", "fragments")
 
 def summary(variant: str, changes: dict[str, Any] | None = None) -> dict[str, Any]:
     settings = {**SMALL, **(changes or {})}
-    scenarios = loading.load("large").scenarios(settings, [f"{variant}-uniform-1MB-20"])
-    return run(scenarios[f"{variant}-uniform-1MB-20"], 1).summary
+    return run(scenario_of("large", settings, f"{variant}-uniform-1MB-20"), 1).summary
 
 
 def test_both_save_time_and_bytes() -> None:
@@ -63,8 +62,8 @@ def test_they_are_modelled_one_at_a_time() -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_traces_name_the_messages(way: str, tmp_path: Path) -> None:
-    name = f"{way}-uniform-1MB-20"
-    (scenario,) = loading.load("large").scenarios({**SMALL, "traffic.messages": 1}, [name]).values()
+    settings = {**SMALL, "traffic.messages": 1}
+    scenario = scenario_of("large", settings, f"{way}-uniform-1MB-20")
     run(scenario, 1, trace=tmp_path / "trace.json")
     sent = [json.loads(line) for line in (tmp_path / "trace.json").read_text().splitlines()]
     assert any("idontwant" in str(event).lower() for event in sent)

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from episub_router.sim.metrics import dissemination, overlay, shares
-from episub_router.sim.records import Records
 from episub_router.sim.results import report
 from episub_router.sim.results.summary import summarize
 from episub_router.sim.runner import run
-from episub_router.sim.scenario import loading
-from episub_router.sim.simulation import Simulation
+from tests.sim.simulated import scenario_of, simulated
 
 Graph = dict[int, list[int]]
 
@@ -139,52 +137,23 @@ def test_a_share_is_in_proportion_to_the_uplink_and_one_copy_at_least() -> None:
     assert shares.figures({2: 360, 0: 40}, rates, 10, {0})["max_of_relays"] == pytest.approx(0.95)
 
 
-@pytest.mark.parametrize(
-    ("uplinks", "says"), [("uplinks = [20.0, 50.0]", True), ("uplink = 20.0", False)]
-)
-def test_shares_are_in_the_summary_where_uplinks_differ(uplinks: str, says: bool) -> None:
-    text = f"""
-name = "mixed"
-[network]
-nodes = 10
-{uplinks}
-[router]
-kind = "episub"
-[router.params.broadcast]
-piece_threshold = 32768
-[traffic]
-messages = 2
-start = 20.0
-size = 100000
-settle = 20.0
-"""
-    (scenario,) = loading.parse(text).scenarios({}).values()
-    (phase,) = run(scenario, 1).summary["phases"]
-    assert ("sent_of_share" in phase) == says
-    if says:
-        assert phase["sent_of_share"]["max"] >= 1.0
+TEN = {"network.nodes": 10, "traffic.messages": 2, "traffic.start": 20.0, "traffic.settle": 20.0}
+MIXED = {**TEN, "network.uplinks": [20.0, 50.0], "traffic.size": 100_000}
+
+
+@pytest.mark.parametrize("uplinks", [[20.0, 50.0], []])
+def test_shares_are_in_the_summary_where_uplinks_differ(uplinks: list[float]) -> None:
+    uplink = 0.0 if uplinks else 20.0
+    settings = {**MIXED, "network.uplink": uplink, "network.uplinks": uplinks}
+    (phase,) = run(scenario_of("scale", settings), 1).summary["phases"]
+    assert ("sent_of_share" in phase) == bool(uplinks)
+    assert phase.get("sent_of_share", {"max": 1.0})["max"] >= 1.0
 
 
 def test_messages_of_each_kind_are_counted_in_each_phase() -> None:
-    text = """
-name = "kinds"
-[network]
-nodes = 10
-[router]
-kind = "episub"
-[traffic]
-messages = 4
-start = 20.0
-interval = 10.0
-[[phases]]
-name = "first"
-start = 20.0
-[[phases]]
-name = "second"
-start = 40.0
-"""
-    (scenario,) = loading.parse(text).scenarios({}).values()
-    summary = run(scenario, 1).summary
+    phases = [{"name": "first", "start": 20.0}, {"name": "second", "start": 40.0}]
+    settings = {**TEN, "traffic.messages": 4, "traffic.interval": 10.0, "phases": phases}
+    summary = run(scenario_of("scale", settings), 1).summary
     first, second = summary["phases"]
     total = summary["traffic"]
     assert first["traffic"]["payload"]["sends"] > second["traffic"]["payload"]["sends"] >= 18
@@ -214,28 +183,10 @@ def test_a_host_that_restarted_has_no_share(monkeypatch: pytest.MonkeyPatch) -> 
         return {}
 
     monkeypatch.setattr(shares, "figures", figures)
-    text = """
-name = "flapping"
-[network]
-nodes = 10
-uplinks = [20.0, 50.0]
-[router]
-kind = "episub"
-[traffic]
-messages = 2
-start = 20.0
-interval = 20.0
-size = 100000
-settle = 20.0
-[[faults]]
-kind = "flap"
-at = 25.0
-share = 0.3
-down = 1.0
-"""
-    (scenario,) = loading.parse(text).scenarios({}).values()
-    simulation = Simulation(scenario, 1, Records(scenario.capacity))
-    simulation.run()
+    flap = {"kind": "flap", "at": 25.0, "share": 0.3, "down": 1.0}
+    simulation = simulated(
+        scenario_of("scale", {**MIXED, "traffic.interval": 20.0, "faults": [flap]})
+    )
     summarize(simulation)
     sessions = simulation.records.sessions
     restarted = {session.node for session in sessions if session.started > 25.0}

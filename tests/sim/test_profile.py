@@ -7,8 +7,8 @@ import pytest
 from episub_router.cli.main import main
 from episub_router.sim.profile import Profile
 from episub_router.sim.runner import run
-from episub_router.sim.scenario import loading
 from episub_router.sim.scenario.settings import Scenario
+from tests.sim.simulated import scenario_of
 
 SCENARIO = """
 name = "profiled"
@@ -26,8 +26,7 @@ start = 10.0
 
 
 def scenario(router: str) -> Scenario:
-    (made,) = loading.parse(SCENARIO.replace("ROUTER", router)).scenarios({}).values()
-    return made
+    return scenario_of(SCENARIO.replace("ROUTER", router))
 
 
 @pytest.mark.sim

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from episub_router.protocol.hyparview import Places
-from episub_router.sim.records import Records
 from episub_router.sim.results.summary import summarize
 from episub_router.sim.routers.episub import TOPIC_NAME
-from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
+from tests.sim.simulated import scenario_of, simulated, simulation_of
 
 pytestmark = pytest.mark.sim
 
@@ -23,10 +22,7 @@ def ran(variant: str, rings: int, seconds: float = 15.0) -> Simulation:
         "traffic.interval": seconds / 30,
         "router.params.membership.rings": rings,
     }
-    (made,) = loading.load("hostile").scenarios(settings, [variant]).values()
-    simulation = Simulation(made, 1, Records(made.capacity))
-    simulation.run()
-    return simulation
+    return simulated(scenario_of("hostile", settings, variant))
 
 
 def hostile_share(simulation: Simulation) -> float:
@@ -60,8 +56,7 @@ def test_nobody_is_cut_off_by_a_fifth_of_random_contacts() -> None:
     """Where three of the sixteen contacts are asked at once, and not eight, two are here: none of
     the three named the peers next to them."""
     variant = "episub, sixteen random contacts, cold boot"
-    (made,) = loading.load("hostile").scenarios({"network.nodes": 150}, [variant]).values()
-    simulation = Simulation(made, 2, Records(made.capacity))
+    simulation = simulation_of(scenario_of("hostile", {"network.nodes": 150}, variant), seed=2)
     simulation.watch.start()
     simulation.warm_up(40.0)
     assert simulation.watch.looks[-1].nodes == 120

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from episub_router.sim.records import Records
 from episub_router.sim.routers.gossipsub_scored import ScoredGossipsubNode
 from episub_router.sim.routers.scoring import PeerScores, ScoreParams
-from episub_router.sim.scenario import loading
-from episub_router.sim.simulation import Simulation
+from tests.sim.simulated import scenario_of, simulated
 
 PARAMS = ScoreParams()
 TOPIC = PARAMS.topic_weight
@@ -105,9 +103,7 @@ kind = "censor"
 
 @pytest.mark.sim
 def test_peers_that_deliver_nothing_leave_the_mesh() -> None:
-    (scenario,) = loading.parse(SCENARIO).scenarios().values()
-    simulation = Simulation(scenario, 1, Records(scenario.capacity))
-    simulation.run()
+    simulation = simulated(scenario_of(SCENARIO))
     nodes, cast = simulation.network.nodes, simulation.cast
     scored = [nodes[node] for node in cast.rings[0].honest]
     assert all(isinstance(node, ScoredGossipsubNode) for node in scored)

@@ -11,7 +11,7 @@ import pytest
 
 from episub_router.sim.results.published import COUNTERS, PUBLISHED, counters
 from episub_router.sim.runner import run
-from episub_router.sim.scenario import loading
+from tests.sim.simulated import scenario_of
 
 SEEDS = {"simsub-1": 4, "simsub-2": 4, "simsub-3": 2, "simsub-4": 1, "simsub-5": 1, "simsub-6": 1}
 LAGGED = ("simsub-3", "simsub-6")
@@ -20,7 +20,7 @@ LAGGED = ("simsub-3", "simsub-6")
 @pytest.mark.sim
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_run(name: str) -> None:
-    (scenario,) = loading.load(name).scenarios().values()
+    scenario = scenario_of(name)
     published = dict(zip(COUNTERS, PUBLISHED[name], strict=True))
     mean = dict.fromkeys(COUNTERS, 0.0)
     for seed in range(1, 1 + SEEDS[name]):

@@ -8,7 +8,7 @@ from episub_router.protocol import standing as rules
 from episub_router.protocol.plumtree import state
 from episub_router.protocol.standing import Standings
 from episub_router.sim.runner import run
-from episub_router.sim.scenario import loading
+from tests.sim.simulated import scenario_of
 
 SCENARIO = """
 name = "slow"
@@ -49,8 +49,7 @@ def test_megabytes_over_slow_uplinks_condemn_nobody(
 
     monkeypatch.setattr(Standings, "add", spy)
     monkeypatch.setattr(state, "SILENCE", silence)
-    (scenario,) = loading.parse(SCENARIO).scenarios({}).values()
-    summary = run(scenario, 2).summary
+    summary = run(scenario_of(SCENARIO), 2).summary
     assert summary["traffic"]["GRAFT"]["sends"] > 100
     bad = sum(standing < rules.BAD_BELOW for standing in standings) / len(standings)
     assert bad > 0.2 if silence < 1 else bad < 0.01

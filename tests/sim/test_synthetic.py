@@ -11,13 +11,12 @@ import pytest
 from episub_router.protocol.hyparview import Places
 from episub_router.protocol.messages import LinkKind
 from episub_router.protocol.params import MembershipParams
-from episub_router.sim.records import Records
 from episub_router.sim.results.summary import summarize
 from episub_router.sim.routers.episub import TOPIC_NAME
-from episub_router.sim.scenario import loading
 from episub_router.sim.simulation import Simulation
 from episub_router.sim.strict import ScenarioError
 from episub_router.sim.synthetic import synthetic_links
+from tests.sim.simulated import scenario_of, simulated
 
 NODES = 160
 SIZES: dict[str, dict[str, Any]] = {
@@ -31,13 +30,9 @@ SIZES: dict[str, dict[str, Any]] = {
 def ran(**settings: Any) -> tuple[Simulation, dict[str, Any]]:
     given = {
         "network.nodes": NODES, "traffic.messages": 40, "traffic.source": "few",
-        "traffic.sources": 20, **settings,
+        "traffic.sources": 20, "router": {"kind": "episub"}, **settings,
     }  # fmt: skip
-    file = loading.load("scale")
-    del file.table["router"]["params"]
-    (scenario,) = file.scenarios(given).values()
-    simulation = Simulation(scenario, 1, Records(scenario.capacity))
-    simulation.run()
+    simulation = simulated(scenario_of("scale", given))
     return simulation, summarize(simulation)
 
 

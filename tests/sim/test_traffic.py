@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 from random import Random
-from typing import Any
 
 import pytest
 
-from episub_router.sim.records import Records
 from episub_router.sim.runner import run
 from episub_router.sim.scenario import loading
 from episub_router.sim.scenario.traffic import PREFACE_TURN, TrafficConfig
-from episub_router.sim.simulation import Simulation
+from tests.sim.simulated import earlier, scenario_of, simulated, simulation_of
 
+SOONER = 240.0
+"""Seconds: a thousand nodes have five minutes before their messages, a few need one."""
 # With as many messages as each needs to reach its last phase.
 SEVERAL_SOURCES = {
     "bursts": 40,
@@ -64,8 +64,7 @@ def test_one_message_in_so_many_is_large() -> None:
 
 def test_small_messages_beside_a_large_one_are_measured_apart() -> None:
     changes = {"network.nodes": 30, "traffic.messages": 203, "traffic.large_size": 200_000}
-    (scenario,) = loading.load("large").scenarios(changes, ["episub-plane-1KB"]).values()
-    summary = run(scenario, 1).summary
+    summary = run(scenario_of("large", changes, "episub-plane-1KB"), 1).summary
     assert [phase["messages"] for phase in summary["phases"]] == [50, 150, 1, 2, 0]
     assert min(summary["messages"]["reliability"]) == 1.0
     _, alone, large, beside, _ = summary["phases"]
@@ -84,21 +83,17 @@ def test_the_preface_has_a_source_of_its_own() -> None:
     traffic = TrafficConfig(messages=2, start=30.0, preface=3)
     expected = [(20.0, PREFACE_TURN), (20.5, PREFACE_TURN), (21.0, PREFACE_TURN)]
     assert plan(traffic) == [*expected, (30.0, 0), (31.0, 1)]
-    simulation = small("bursts", "episub, uniform", {"traffic.preface": 3, "traffic.messages": 20})
-    simulation.run()
+    changes = {"network.nodes": 30, "traffic.preface": 3, "traffic.messages": 20}
+    changes |= earlier("bursts", SOONER)
+    simulation = simulated(scenario_of("bursts", changes, "episub, uniform"))
     sources = [record.source for record in simulation.records.messages]
     assert len(set(sources[:3])) == 1
     assert set(sources[3:]) == {sources[3]} != {sources[0]}
 
 
-def small(name: str, variant: str, changes: dict[str, Any]) -> Simulation:
-    (scenario,) = loading.load(name).scenarios({"network.nodes": 30, **changes}, [variant]).values()
-    return Simulation(scenario, 1, Records(scenario.capacity))
-
-
 def test_sources_are_others_in_each_seed() -> None:
-    (scenario,) = loading.load("chat").scenarios(only=["episub, uniform"]).values()
-    drawn = [Simulation(scenario, seed, Records(scenario.capacity)).sources for seed in (1, 1, 2)]
+    scenario = scenario_of("chat", only="episub, uniform")
+    drawn = [simulation_of(scenario, seed).sources for seed in (1, 1, 2)]
     assert len(drawn[0]) == 101  # one is the preface's
     assert drawn[0] == drawn[1] != drawn[2]
 
@@ -107,7 +102,7 @@ def test_sources_are_others_in_each_seed() -> None:
 @pytest.mark.parametrize("variant", ["episub, plane", "gossipsub, uniform"])
 @pytest.mark.parametrize(("name", "messages"), list(SEVERAL_SOURCES.items()))
 def test_nothing_is_missed_whoever_publishes(name: str, messages: int, variant: str) -> None:
-    settings = {"network.nodes": 30, "traffic.messages": messages}
+    settings = {"network.nodes": 30, "traffic.messages": messages, **earlier(name, SOONER)}
     for scenario in loading.load(name).scenarios(settings, [variant]).values():
         assert scenario.measured == scenario.phases
         summary = run(scenario, 1).summary
@@ -119,10 +114,8 @@ def test_nothing_is_missed_whoever_publishes(name: str, messages: int, variant: 
 
 @pytest.mark.sim
 def test_fifty_sources() -> None:
-    settings = {"network.nodes": 60}
-    headline = loading.load("headline")
-    (scenario,) = headline.scenarios(settings, ["episub, plane, fifty"]).values()
-    summary = run(scenario, 1).summary
+    settings = {"network.nodes": 60, **earlier("headline", SOONER), "phases.1.start": 85.0}
+    summary = run(scenario_of("headline", settings, "episub, plane, fifty"), 1).summary
     first, steady = summary["phases"]
     assert (first["name"], first["messages"], steady["messages"]) == ("first fifty", 50, 110)
     assert min(summary["messages"]["reliability"]) == 1.0

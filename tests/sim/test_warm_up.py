@@ -12,6 +12,7 @@ from episub_router.sim.runner import Job, keep_warm_up, run, sweep
 from episub_router.sim.scenario import loading
 from episub_router.sim.scenario.settings import Scenario
 from episub_router.sim.warm_up import WarmUpError, key
+from tests.sim.simulated import scenario_of
 
 SCENARIO = """
 name = "warmed"
@@ -39,8 +40,7 @@ share = 0.1
 
 
 def scenario(router: str = "episub", **settings: object) -> Scenario:
-    (made,) = loading.parse(SCENARIO.replace("ROUTER", router)).scenarios(settings).values()
-    return made
+    return scenario_of(SCENARIO.replace("ROUTER", router), settings)
 
 
 @pytest.mark.sim
