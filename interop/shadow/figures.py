@@ -89,6 +89,7 @@ def _simulated(plan: Plan, model: str) -> Row:
     scenario = replace(
         plan.scenario,
         router=_router(plan, model),
+        traffic=replace(plan.scenario.traffic, authors=plan.piece_threshold > 0),
         phases=(Phase(name="before", start=0.0), Phase(name="measured", start=begin)),
     )
     phase = run(scenario, plan.seed).summary["phases"][-1]

@@ -176,7 +176,7 @@ class EagerPush:
     def _announce_at_once(self, message: GossipMessage) -> None:
         """Announce to those whose standby we are, and to a parent that did not push the message."""
         tree, holders = self._state.trees.get(message.tree), message.holders
-        if tree is None or holders is None:
+        if tree is None or holders is None or message.pushed_for:
             return
         # Up a tree, a standby may well get it long before the parent: that says nothing.
         to = [*tree.announce_to] if message.goes_down else []

@@ -42,7 +42,7 @@ class LazyPush:
         for peer in self._state.links:
             if peer not in holders:
                 put_last(self._queue, message.id, message, MAX_QUEUED)
-                self._start_timer(now)
+                self._start_timer(now + message.pushed_for)
                 return
         message.holders = None
 

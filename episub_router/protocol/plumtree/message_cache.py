@@ -14,6 +14,9 @@ from episub_router.protocol.types import NEVER, MessageId, PeerId, SourceId, Tim
 MAX_VALIDATING = 1024  # Messages at most. Chosen: more than a Pubsub validates at once
 VALIDATION_TIMEOUT = 10.0  # Seconds until a payload counts as rejected. Chosen: twice py-libp2p's
 MAX_HOLDERS = 32  # Peers known to have one message at most; the active view is smaller
+_LARGE = 16 * 1024  # Bytes, for each of which ...
+_LARGE_TAKES = 0.032  # ... announcements wait so many seconds. Measured: 96 KiB at 50 Mbit/s, 50
+# nodes: 0.008 duplicates a node, p99 376 ms; without 0.148, 415 ms
 
 
 def next_hops(hops: int) -> int:
@@ -66,6 +69,12 @@ class GossipMessage:
     def goes_down(self) -> bool:
         """Whether it comes from the root of its tree; without an author, the tree's word counts."""
         return self.tree is not None and (self.source is None or self.source == self.tree)
+
+    @property
+    def pushed_for(self) -> float:
+        """Seconds for which pushes of a large message are under way: who hears of it meanwhile asks
+        for a copy too many."""
+        return self.size // _LARGE * _LARGE_TAKES
 
     def gossip(self) -> Gossip:
         hops = next_hops(self.hops)

@@ -76,6 +76,15 @@ def test_who_holds_a_message_is_not_told_of_it() -> None:
     }
 
 
+def test_a_large_message_is_announced_when_it_can_have_been_pushed() -> None:
+    """E33: 0.032 s later for each 16 KiB."""
+    small, large = Branch(lazy=["a"]), Branch(lazy=["a"])
+    small.publish("m", 16_383)
+    large.publish("m", 6 * 16_384)
+    later = large.machine.next_deadline() - small.machine.next_deadline()
+    assert later == pytest.approx(6 * 0.032)
+
+
 def test_later_messages_do_not_put_the_flush_off() -> None:
     """E33: the timer runs from the first message that waits."""
     branch = Branch(lazy=["a"])

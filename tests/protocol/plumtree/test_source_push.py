@@ -261,6 +261,16 @@ def test_neighbours_that_count_on_us_as_their_standby_are_told_at_once() -> None
     assert sent(branch.flush(), IHave) == [("c", ihave("m", hops=4))]
 
 
+@pytest.mark.parametrize(("size", "at_once"), [(16_383, True), (16_384, False)])
+def test_standbys_are_told_of_a_large_message_later(size: int, at_once: bool) -> None:
+    """Their parents are still pushing it, and they would ask for another copy."""
+    branch = built("a", "b")
+    branch.receive("b", Graft(standby=("s",)))
+    effects = branch.receive("a", Gossip("m", 3, "payload", size, "s", "s"))
+    assert bool(sent(effects, IHave)) == at_once
+    assert bool(sent(branch.flush(), IHave)) != at_once
+
+
 def test_standbys_are_told_of_our_own_messages_at_once() -> None:
     branch = Branch("a", "b")
     publish(branch, "m")

@@ -35,6 +35,12 @@ func (m *message) goesDown() bool {
 	return m.along != "" && (m.source == "" || m.source == m.along)
 }
 
+// pushedFor is how long pushes of a large message are under way: who hears of it meanwhile asks for a copy
+// too many.
+func (m *message) pushedFor() time.Duration {
+	return time.Duration(m.size/largeMessage) * largeTakes
+}
+
 func (m *message) noteHolder(id peer.ID) {
 	if !m.announced && len(m.holders) < maxHolders {
 		m.holders = with(m.holders, id)

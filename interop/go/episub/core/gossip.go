@@ -156,7 +156,7 @@ func (t *Topic) eager() []peer.ID {
 // asked for, our parent.
 func (t *Topic) announceAtOnce(m *message) {
 	tr := t.trees.known[m.along]
-	if tr == nil {
+	if tr == nil || m.pushedFor() > 0 {
 		return
 	}
 	to := []peer.ID{}

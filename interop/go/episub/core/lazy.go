@@ -31,15 +31,15 @@ func (q *lazyQueue) add(t *Topic, m *message) {
 	}
 	q.waiting = append(q.waiting, m)
 	q.waiting = q.waiting[max(0, len(q.waiting)-maxQueued):]
-	q.start(t)
+	q.start(t, m.pushedFor())
 }
 
 // start has the timer fire soon after the first id, and not too soon after it last did.
-func (q *lazyQueue) start(t *Topic) {
+func (q *lazyQueue) start(t *Topic, after time.Duration) {
 	if q.timer.isSet() {
 		return
 	}
-	at := t.port.Now().Add(time.Duration(float64(lazyDelay) * (0.1 + 0.9*t.rng.Float64())))
+	at := t.port.Now().Add(after + time.Duration(float64(lazyDelay)*(0.1+0.9*t.rng.Float64())))
 	spaced := q.flushed.Add(time.Duration(float64(lazyInterval) * (0.5 + t.rng.Float64()/2)))
 	if spaced.After(at) {
 		at = spaced
@@ -103,7 +103,7 @@ func (t *Topic) announceRecent(l *link) {
 	}
 	l.owed = t.cache.recent(gap.Add(-announceSince), t.firstLink.Add(newcomer), most)
 	if len(l.owed) > 0 {
-		t.lazy.start(t)
+		t.lazy.start(t, 0)
 	}
 }
 

@@ -113,3 +113,16 @@ func TestWhatOwesAnAnswerIsAskedAfterOthers(t *testing.T) {
 		t.Error("the earliest is asked")
 	}
 }
+
+func TestALargeMessageIsAnnouncedWhenItCanHaveBeenPushed(t *testing.T) {
+	small, large := &message{size: largeMessage - 1}, &message{size: 6 * largeMessage}
+	_, topic := alone(t, 2)
+	for m, after := range map[*message]time.Duration{small: 0, large: 6 * largeTakes} {
+		topic.lazy.timer.cancel()
+		topic.lazy.add(topic, m)
+		wait := topic.lazy.timer.at.Sub(topic.port.Now())
+		if wait < after+lazyDelay/10 || wait > after+lazyDelay {
+			t.Errorf("%d bytes are announced after %s", m.size, wait)
+		}
+	}
+}

@@ -84,6 +84,8 @@ const (
 	maxAnnounced  = 750
 	lazyDelay     = 400 * time.Millisecond
 	lazyInterval  = time.Second
+	largeMessage  = 16 << 10 // bytes, for each of which announcements wait so long
+	largeTakes    = 32 * time.Millisecond
 	maxQueued     = 5_000
 	maxServed     = 3 // copies of one message for one peer, on request
 
