@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -122,13 +123,20 @@ async def test_a_content_in_which_a_log_begins_is_shown_by_older(limit: int) -> 
             assert len(two.log) == 4
 
 
-async def test_older_messages_have_what_was_said_twice_twice() -> None:
+@pytest.mark.parametrize("limit", [12, 40])
+async def test_older_messages_have_what_was_said_twice_twice(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """The last one was put together twice, where a page begins within the first one."""
     async with running_nodes(2, router=flood) as nodes, channels(nodes[:1], SMALL) as (one,):
         sent = [(await one.send(CONTENT)).id for _ in range(2)]
         await connect_all([(nodes[0], nodes[1])])
         async with channels(nodes[1:], SMALL, join_last=0) as (two,):
             await eventually(lambda: bool(two._driver.peers))
-            shown = await two.older(limit=40)
+            new = Mock(wraps=keccak.new)
+            monkeypatch.setattr(keccak, "new", new)
+            shown = await two.older(limit=limit)
+            assert new.call_count == 2
             assert [(m.id, m.content == CONTENT) for m in shown] == [
                 (sent[1], True),
                 (sent[0], True),

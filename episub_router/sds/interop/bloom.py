@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from google.protobuf.message import DecodeError
 
@@ -103,15 +105,18 @@ class FilterCodec:
 
     def insert(self, words: bytearray, base: BaseHash) -> None:
         """Set the bits of the id with this base hash."""
+        flip = self.flip
         for index in self.geometry.probes(base):
-            words[index >> 3 ^ self.flip] |= 1 << (index & 7)
+            words[index >> 3 ^ flip] |= 1 << (index & 7)
 
-    def dump(self, words: bytes | bytearray) -> bytes:
-        """The content of a message's bloom_filter field."""
+    def dump(self, *parts: bytes | bytearray) -> bytes:
+        """The content of a message's bloom_filter field: all ids of these filters."""
+        bits = reduce(or_, (int.from_bytes(words, "big") for words in parts), 0)
+        words = bits.to_bytes(self.geometry.size, "big")
         if not self.named:
-            return bytes(words)
+            return words
         return sds_pb2.NimBloomFilter(
-            words=bytes(words),
+            words=words,
             capacity=self.geometry.capacity,
             error_rate_ppm=int(self.geometry.error_rate * 1_000_000),
             hashes=self.geometry.hashes,

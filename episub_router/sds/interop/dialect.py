@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from dataclasses import replace
+from itertools import islice
 
 from episub_router.protocol.types import Time
 from episub_router.sds.interop.bloom import SATURATED, FilterCodec
@@ -16,8 +17,8 @@ from episub_router.sds.protocol.outgoing import TRACKED, Outgoing
 from episub_router.sds.protocol.participant import Dialect
 from episub_router.util.bounded import put_last
 
-_KEEP = 0.75
-"""Share of a full filter that is kept (chosen): rebuilding costs three inserts per message."""
+_PARTS = 4
+"""Of a filter; of a full one the oldest goes (chosen)."""
 _PROMOTE_BELOW = 1e-6
 """A filter with a lower false-positive rate is an acknowledgement (chosen)."""
 _POSSIBLY = 60.0
@@ -25,16 +26,18 @@ _POSSIBLY = 60.0
 
 
 class InteropDialect(Dialect):
-    """Chooses by order of reception: a far-future clock makes no message more recent. At its
-    capacity the filter is made again from the newest ids."""
+    """Chooses by order of reception: a far-future clock makes no message more recent. A filter is
+    made of parts, so that the oldest ids can leave it."""
 
     def __init__(self, filters: FilterCodec, history: int) -> None:
         self.filters = filters
         self._history = history
-        self._filter = filters.new()
-        self._count = 0
         capacity = filters.geometry.capacity
-        self._received: deque[MessageId] = deque(maxlen=max(1, int(capacity * _KEEP)))
+        self._parts: deque[bytearray] = deque(maxlen=min(_PARTS, capacity))
+        self._most = capacity // min(_PARTS, capacity)
+        """Ids in a part."""
+        self._count = self._most
+        """Ids in the newest part."""
         self._possibly: dict[tuple[MessageId, SenderId], None] = {}
 
     def name(self, sender: SenderId, channel_id: str, lamport: int, content: bytes) -> MessageId:
@@ -58,27 +61,19 @@ class InteropDialect(Dialect):
             causal_history=tuple(
                 HistoryEntry(i, None, entry.sender_id if entry else None) for i, entry in entries
             ),
-            bloom_filter=self.filters.dump(self._filter),
+            bloom_filter=self.filters.dump(*self._parts),
         )
 
     def received(self, message_id: MessageId) -> None:
-        if self._count >= self.filters.geometry.capacity:
-            self._refill()
-        self._add(message_id)
-        self._received.append(message_id)
-
-    def _add(self, message_id: MessageId) -> None:
-        self.filters.insert(self._filter, self.filters.base_hash(message_id))
+        if self._count == self._most:
+            self._parts.append(self.filters.new())
+            self._count = 0
+        self.filters.insert(self._parts[-1], self.filters.base_hash(message_id))
         self._count += 1
 
-    def _refill(self) -> None:
-        self._filter, self._count = self.filters.new(), 0
-        for message_id in self._received:
-            self._add(message_id)
-
     def restore(self, log: Log) -> None:
-        self._received.extend(reversed(tuple(log.recent())))
-        self._refill()
+        for message_id in reversed([*islice(log.recent(), self.filters.geometry.capacity)]):
+            self.received(message_id)
 
     def review(self, message: Message, outgoing: Outgoing, now: Time) -> list[Effect]:
         """Look for our unacknowledged messages in the sender's filter."""

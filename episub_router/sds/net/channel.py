@@ -300,17 +300,17 @@ class SdsChannel(Entered):
             place = log.place(0)
         peers = [peer.to_base58() for peer in self._driver.peers]
         rows: list[StoredMessage] = []
-        shown: list[ChannelMessage] = []
         wanted = limit
-        while wanted and len(rows) <= _MOST_OLDER:
+        while True:
             page = await self._driver.asker.older(peers, rows[0].key if rows else place, wanted)
-            if not page:
-                break
             rows = page + rows
-            shown = await self._driver.contents.shown(rows)
-            # On to where a content begins, and until there is something to show.
-            wanted = self._driver.contents.part(rows[0]) or (0 if shown else limit)
-        return shown[::-1][:limit]
+            ended = not page or len(rows) > _MOST_OLDER
+            wanted = 0 if ended else self._driver.contents.part(rows[0])
+            if not wanted:  # here a content begins
+                shown = await self._driver.contents.shown(rows)
+                if shown or ended:
+                    return shown[::-1][:limit]
+                wanted = limit
 
     async def give_snapshot(self, state: bytes, until: int) -> None:
         """State to the group that `state` is what became of all messages with clocks up to `until`.
