@@ -72,11 +72,14 @@ class Contents:
             return content
         return self.cipher.encrypt(content, context_of(*self.place, sender))
 
-    async def cut(self, content: bytes, sender: SenderId) -> list[tuple[bytes, Segment | None]]:
-        """As it is sent, in segments where it's larger than one message may be."""
+    async def cut(
+        self, content: bytes, sender: SenderId, *, whole: bool = False
+    ) -> list[tuple[bytes, Segment | None]]:
+        """As it is sent, in segments where it's larger than one message may be, unless `whole`."""
+        sealed = self.sealed(content, sender)
         # An eighth is for heads.
         size = (self.params.max_message - self.codec.filter_size) * 7 // 8 - _HEADER
-        sealed = self.sealed(content, sender)
+        size = len(sealed) if whole else size
         if len(sealed) <= size and not self.codec.segments:
             return [(sealed, None)]
         parts = [sealed[i : i + size] for i in range(0, len(sealed), size)]
@@ -84,13 +87,6 @@ class Contents:
             raise ValueError(f"{len(parts)} segments of {size} bytes, at most {MAX_SEGMENTS}")
         digest, count, length = await _digest(sealed), len(parts), len(sealed)
         return [(part, Segment(digest, i, count, length)) for i, part in enumerate(parts)]
-
-    async def whole(self, content: bytes, sender: SenderId) -> tuple[bytes, Segment | None]:
-        """As it is sent in one message, however large."""
-        sealed = self.sealed(content, sender)
-        if not self.codec.segments:
-            return sealed, None
-        return sealed, Segment(await _digest(sealed), 0, 1, len(sealed))
 
     async def delivered(self, stored: StoredMessage) -> ChannelMessage | None:
         """A message of the log for the application; None for one that it doesn't get, such as a

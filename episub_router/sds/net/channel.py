@@ -185,8 +185,8 @@ class SdsChannel(Entered):
 
     async def send_ephemeral(self, content: bytes) -> None:
         """Send without order, log or repair (S14). Raises ValueError like `send`."""
-        part, segment = await self._driver.contents.whole(content, self.sender_id)
-        await self._driver.act(lambda participant, now: participant.send_ephemeral(part, segment))
+        (sent,) = await self._driver.contents.cut(content, self.sender_id, whole=True)
+        await self._driver.act(lambda participant, now: participant.send_ephemeral(*sent))
 
     def __aiter__(self) -> SdsChannel:
         return self

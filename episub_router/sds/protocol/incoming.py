@@ -61,20 +61,12 @@ class Incoming:
 
     def make_room(self, sender: SenderId, size: int) -> tuple[bool, list[Waiting]]:
         """Room for a message of `size` bytes from `sender`: whether there is, and what left the
-        buffer for it.
-
-        There is none where the sender has its share, or nobody has more than it would have.
-        """
-        units = _units(size)
-        if self._held.refuses(sender, units):
-            return False, []
+        buffer for it."""
         left: list[Waiting] = []
-        while not self._held.fits(units):
-            last = self._held.yields(sender, units)
-            if last is None:
-                return False, left
-            left.append(self._leave(last))
-        return True, left
+        room = self._held.make_room(
+            sender, lambda last: left.append(self._leave(last)), _units(size)
+        )
+        return room, left
 
     def add(self, received: ReceivedMessage, unmet: dict[MessageId, None], now: Time) -> None:
         message_id = received.message.message_id

@@ -71,11 +71,8 @@ class Responses:
             self._me, author, message_id, groups
         ):
             return []
-        if not self._held.fits():
-            last = self._held.yields(by)
-            if last is None:
-                return [Discarded(by, DiscardReason.REPAIR_FULL)]
-            self._cancel(last)
+        if not self._held.make_room(by, self._cancel):
+            return [Discarded(by, DiscardReason.REPAIR_FULL)]
         high = int(self._params.repair_max * 1000)
         delay = response_delay(self._me, author, message_id, high) / 1000
         self._timers.set(message_id, now + delay)

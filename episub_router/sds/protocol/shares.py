@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -37,14 +37,17 @@ class Shares(Generic[K, H]):
         """Whether `holder` has its share already."""
         return self._held.get(holder, 0) + amount > max(amount, self.limit * _SHARE)
 
-    def fits(self, amount: int = 1) -> bool:
-        """Whether there is room for so much more."""
-        return self.total + amount <= self.limit
+    def make_room(self, holder: H, leave: Callable[[K], object], amount: int = 1) -> bool:
+        """Whether there is room for so much more of `holder`'s.
 
-    def yields(self, holder: H, amount: int = 1) -> K | None:
-        """The item that yields to so much more of `holder`'s: the last one of who has most; None
-        where no other has more than `holder` would have."""
-        most = max(self._held, key=self._held.__getitem__, default=None)
-        if most is None or self._held[most] <= self._held.get(holder, 0) + amount:
-            return None
-        return next(item for item in reversed(self._items) if self._items[item][0] == most)
+        The last items of who has most yield to it: `leave` is called with each, and removes it. No
+        item does to one that has its share, or would have as much.
+        """
+        if self.refuses(holder, amount):
+            return False
+        while self.total + amount > self.limit:
+            most = max(self._held, key=self._held.__getitem__, default=None)
+            if most is None or self._held[most] <= self._held.get(holder, 0) + amount:
+                return False
+            leave(next(item for item in reversed(self._items) if self._items[item][0] == most))
+        return True

@@ -113,13 +113,8 @@ class Wants:
         """
         want = self._wants.get(message_id)
         if want is None:
-            if self._held.refuses(blamed):
+            if not self._held.make_room(blamed, self.found):
                 return False
-            if not self._held.fits():
-                last = self._held.yields(blamed)
-                if last is None:
-                    return False
-                self.found(last)
             want = self._wants[message_id] = Want(author, now, clock)
             self._held.add(message_id, blamed)
             self._pulls.set(message_id, now + pull_after)
