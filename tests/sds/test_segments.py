@@ -123,12 +123,14 @@ async def test_a_content_in_which_a_log_begins_is_shown_by_older(limit: int) -> 
             assert len(two.log) == 4
 
 
-@pytest.mark.parametrize("limit", [12, 40])
+@pytest.mark.parametrize(("limit", "page"), [(12, 2**20), (40, 2**20), (40, SMALL.max_message)])
 async def test_older_messages_have_what_was_said_twice_twice(
-    monkeypatch: pytest.MonkeyPatch, limit: int
+    monkeypatch: pytest.MonkeyPatch, limit: int, page: int
 ) -> None:
-    """The last one was put together twice, where a page begins within the first one."""
-    async with running_nodes(2, router=flood) as nodes, channels(nodes[:1], SMALL) as (one,):
+    """The last one was put together twice, where a page begins within the first one; and nothing
+    came of pages that hold one segment."""
+    params = replace(SMALL, page_bytes=page)
+    async with running_nodes(2, router=flood) as nodes, channels(nodes[:1], params) as (one,):
         sent = [(await one.send(CONTENT)).id for _ in range(2)]
         await connect_all([(nodes[0], nodes[1])])
         async with channels(nodes[1:], SMALL, join_last=0) as (two,):

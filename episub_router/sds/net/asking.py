@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -31,10 +31,6 @@ Accept: TypeAlias = Callable[[StoredMessage, str], ReceivedMessage | None]
 _AT_ONCE = 200
 """Messages of a page that are taken in in one step: a twentieth of a second (chosen)."""
 _pace: Callable[[IHost], HostPace] = one_for_each(lambda host: HostPace())
-
-
-_OLDER_PAGES = 16
-"""Pages in which messages before our log may come, where they are large (chosen)."""
 
 
 class AskingChannel(Served, Protocol):
@@ -81,45 +77,38 @@ class Asker:
             self._channel.counts["store-full"] += 1  # it is asked for again
 
     async def older(
-        self, peers: Sequence[str], before: Key | None, limit: int
-    ) -> list[StoredMessage]:
-        """The last messages before a place in the first log of `peers` that has some, ascending.
+        self, peers: list[str], before: Key | None, limit: int
+    ) -> tuple[list[StoredMessage], bool]:
+        """A page of the last messages before a place, ascending, from the first of `peers` that has
+        some, and whether it has more. Those that don't answer leave `peers`.
 
-        Raises ExchangeError where none of them answers.
+        Raises ExchangeError where none is left.
         """
-        problem, is_answered = ExchangeError("there is no peer to ask"), False
-        for peer in peers:
+        problem = ExchangeError("there is no peer to ask")
+        for peer in [*peers]:
             try:
-                rows = await self._older(peer, before, limit)
+                async with self._pace.turn(peer):
+                    until = before and _next_below(before)
+                    page = fx.AskRange(peer, limit, None, until, newest_first=True)
+                    response = await self._once(page)
             except ExchangeError as error:
+                peers.remove(peer)
                 problem = error
                 continue
-            if rows:
-                return rows
-            is_answered = True
-        if not is_answered:
-            raise problem
-        return []
-
-    async def _older(self, peer: str, before: Key | None, limit: int) -> list[StoredMessage]:
-        rows: list[StoredMessage] = []
-        for _ in range(_OLDER_PAGES):
-            most = limit + 1 - len(rows)  # the place itself may be there too
-            page = fx.AskRange(peer, most, None, before, newest_first=True)
-            async with self._pace.turn(peer):
-                response = await self._once(page)
+            rows: list[StoredMessage] = []
+            last = before
             for item in response.items:
                 received = self._served(item, peer)
-                if received is None or (before is not None and item.key >= before):
+                if received is None or (last is not None and item.key >= last):
                     continue
                 if self._channel.intake.proves_id(received, self._channel.channel_id, item.key):
                     rows.append(replace(item, sender_id=received.message.sender_id))
-                    before = item.key
-            more = response.next
-            if more is None or len(rows) >= limit or (before is not None and more > before):
-                break
-            before = more
-        return rows[:limit][::-1]
+                    last = item.key
+            if rows:
+                return rows[::-1], response.next is not None
+        if not peers:
+            raise problem
+        return [], False
 
     async def _once(self, effect: fx.Ask) -> Response:
         return await exchange.ask(
@@ -132,6 +121,14 @@ class Asker:
 
     def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
         return self._channel.accepted(self._channel.intake.served(item, peer))
+
+
+def _next_below(place: Key) -> Key:
+    """A bound behind all places before this one. Of a page that ends with the place itself, which
+    may be as large as a page, nothing else would come."""
+    start, last = place[1][:-1], place[1][-1:]
+    below = "" if last in "\0\ue000" else f"{chr(ord(last) - 1)}\U0010ffff"
+    return place[0], start + below
 
 
 def answered(

@@ -302,10 +302,12 @@ class SdsChannel(Entered):
         rows: list[StoredMessage] = []
         wanted = limit
         while True:
-            page = await self._driver.asker.older(peers, rows[0].key if rows else place, wanted)
+            begin = rows[0].key if rows else place
+            page, more = await self._driver.asker.older(peers, begin, wanted)
             rows = page + rows
-            ended = not page or len(rows) > _MOST_OLDER
-            wanted = 0 if ended else self._driver.contents.part(rows[0])
+            ended = not more or len(rows) > _MOST_OLDER
+            wanted -= len(page)
+            wanted = 0 if ended else max(wanted, self._driver.contents.part(rows[0]))
             if not wanted:  # here a content begins
                 shown = await self._driver.contents.shown(rows)
                 if shown or ended:
