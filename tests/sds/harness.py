@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from episub_router.protocol.types import NEVER
 from episub_router.sds.interop import Interop
-from episub_router.sds.net.asking import answered
 from episub_router.sds.net.exchange import look_up
 from episub_router.sds.net.limiter import RequestLimiter
 from episub_router.sds.protocol import effects as fx
@@ -413,7 +412,8 @@ class Group:
         member = self.members[asker]
         if member.participant is None or member.life != life:
             return
-        self._carry_out(member, answered(ask, response, self._accept, member.participant, self.now))
+        effects = member.participant.answered(ask, response, self._accept, self.now)
+        self._carry_out(member, effects)
 
     def _accept(self, item: StoredMessage, peer: str) -> ReceivedMessage:
         message = self._authored(self.codec.decode(item.raw), peer)

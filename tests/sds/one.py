@@ -106,7 +106,7 @@ class One:
 
     def answered(self, ask: fx.Ask, response: fx.Response) -> list[Effect]:
         """A peer has answered, without a message."""
-        return self.participant.answered(ask, response, [], self.now)
+        return self.participant.answered(ask, response, lambda *_: None, self.now)
 
     def wait(self, seconds: float) -> list[Effect]:
         """What happens of itself meanwhile."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Protocol, TypeAlias
 
 from libp2p.abc import IHost
@@ -26,7 +25,6 @@ from episub_router.util.kept import one_for_each
 
 Step: TypeAlias = Callable[[Participant, float], list[Effect]]
 """Something that happens to a participant at a time."""
-Accept: TypeAlias = Callable[[StoredMessage, str], ReceivedMessage | None]
 
 _AT_ONCE = 200
 """Messages of a page that are taken in in one step: a twentieth of a second (chosen)."""
@@ -66,13 +64,12 @@ class Asker:
             return
         try:
             await self._channel.check_room()
-            act = self._channel.act
             if isinstance(effect, fx.AskRange) and not effect.ids_only:
                 while len(response.items) > _AT_ONCE:
                     part = replace(response, items=response.items[:_AT_ONCE])
                     response = replace(response, items=response.items[_AT_ONCE:])
-                    await act(partial(answered, effect, part, self._served, more=True))
-            await act(partial(answered, effect, response, self._served))
+                    await self._take_in(effect, part, more=True)
+            await self._take_in(effect, response)
         except StoreFullError:
             self._channel.counts["store-full"] += 1  # it is asked for again
 
@@ -119,6 +116,13 @@ class Asker:
             max_size=self._channel.params.page_bytes + 2 * self._channel.params.max_message,
         )
 
+    async def _take_in(self, effect: fx.Ask, response: Response, *, more: bool = False) -> None:
+        await self._channel.act(
+            lambda participant, now: participant.answered(
+                effect, response, self._served, now, more=more
+            )
+        )
+
     def _served(self, item: StoredMessage, peer: str) -> ReceivedMessage | None:
         return self._channel.accepted(self._channel.intake.served(item, peer))
 
@@ -129,20 +133,3 @@ def _next_below(place: Key) -> Key:
     start, last = place[1][:-1], place[1][-1:]
     below = "" if last in "\0\ue000" else f"{chr(ord(last) - 1)}\U0010ffff"
     return place[0], start + below
-
-
-def answered(
-    effect: fx.Ask,
-    response: Response,
-    accept: Accept,
-    participant: Participant,
-    now: float,
-    *,
-    more: bool = False,
-) -> list[Effect]:
-    """What follows from an answer. `accept` says which of its messages are what they should be.
-    `more`: it is the first part of a page, of which more is there."""
-    ids_only = isinstance(effect, fx.AskRange) and effect.ids_only
-    items = () if ids_only else response.items
-    pulled = [r for item in items if (r := accept(item, effect.peer)) is not None]
-    return participant.answered(effect, response, pulled, now, more=more)

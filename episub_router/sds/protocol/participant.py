@@ -463,14 +463,17 @@ class Participant:
         self,
         ask: fx.Ask,
         response: fx.Response,
-        pulled: list[ReceivedMessage],
+        accept: Callable[[StoredMessage, PeerRef], ReceivedMessage | None],
         now: Time,
         *,
         more: bool = False,
     ) -> list[Effect]:
-        """`ask.peer` has answered, with the messages `pulled`. `more`: that is the first part of a
-        page, of which more is there."""
+        """`ask.peer` has answered. `accept` says which of its messages are what they should be.
+        `more`: it is the first part of a page, of which more is there."""
         peer = ask.peer
+        ids_only = isinstance(ask, fx.AskRange) and ask.ids_only
+        items = () if ids_only else response.items
+        pulled = [r for item in items if (r := accept(item, peer)) is not None]
         if isinstance(ask, fx.AskSnapshot):
             return self._snapshot_answered(ask, response, pulled, now)
         if isinstance(ask, fx.AskIds):
@@ -494,7 +497,7 @@ class Participant:
             case fx.AskCompare():
                 effects += self.failed(ask, now)
             case fx.AskRange() if not more:
-                keys = tuple(item.key for item in response.items) if ask.ids_only else ()
+                keys = tuple(item.key for item in response.items) if ids_only else ()
                 if not self._joining.pending:
                     effects += self._look_for(keys, peer, now)
                 effects += self._catchup.range_answered(peer, keys, response.next, now)

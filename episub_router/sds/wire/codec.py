@@ -205,12 +205,10 @@ class Codec:
     def checked_entry(self, entry: HistoryEntry, sender: str) -> HistoryEntry:
         """The same entry. Raises SdsWireError where a part of it is too long."""
         self._check_id(entry.message_id, "history message_id", sender)
-        for name, data in (
-            ("retrieval_hint", entry.retrieval_hint or b""),
-            ("sender_id", (entry.sender_id or "").encode()),
-        ):
-            if len(data) > MAX_ID:
-                raise SdsWireError("bad-history", f"{name} longer than {MAX_ID} bytes", sender)
+        hint, named = len(entry.retrieval_hint or b""), len((entry.sender_id or "").encode())
+        if max(hint, named) > MAX_ID:
+            detail = f"a hint of {hint}, a sender_id of {named} bytes, at most {MAX_ID}"
+            raise SdsWireError("bad-history", detail, sender)
         return entry
 
     def _check_id(self, message_id: str, field: str, sender: str) -> None:
