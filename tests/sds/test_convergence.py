@@ -117,3 +117,5 @@ def test_members_of_both_schemas_order_alike() -> None:
         for s in group.members[names[0]].store.page("0", None, None, 60, 10**9)[0]
     }
     assert senders == {True, False}  # the first schema has none
+    clocks = [key[0] for m in group.members.values() for key in m.participant.log.places()]
+    assert min(clocks) > 2**32  # of which it has 32 bits

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from episub_router.sds.interop import Interop, WireFormat, js_filter
-from tests.sds.harness import Group, Links
+from episub_router.sds.interop import WireFormat
+from tests.sds.harness import Group
 from tests.sds.one import WALL, One, made
 
 
@@ -61,22 +61,6 @@ def test_an_idle_group_gets_quieter() -> None:
     group.run(3600.0)
     assert group.published["sync"] - before <= 40
     assert group.requests - asked <= 10 * 3600 / 60 / 8 * 2
-
-
-def test_current_and_seed_members_order_alike() -> None:
-    filters = js_filter(500, 0.01)
-    group = Group(3, seed=5, links=Links(loss=0.1), interop=Interop(filters=filters))
-    seed_member = group.members["member-01"]
-    group.crash("member-01")
-    group.interop, normal = Interop(WireFormat.SEED, filters), group.interop
-    group.start("member-01")
-    group.interop = normal
-    for n in range(30):
-        group.send(f"member-{n % 3:02}", b"%d" % n)
-        group.run(1.0)
-    assert group.settle(300.0) is not None
-    group.check()
-    assert min(key[0] for key in seed_member.participant.log.places()) > 2**32
 
 
 def test_the_clock_of_the_first_schema_is_taken_nearest_to_the_time_of_day() -> None:
