@@ -6,43 +6,61 @@ each end, a fifth of what a small message costs.
 
 from __future__ import annotations
 
-from typing import Any
-
 import trio
 from libp2p.abc import INetStream
 from libp2p.stream_muxer.yamux.yamux import MAX_WINDOW_SIZE, YamuxStream
 
-_INTERVAL = 1.0
-"""Seconds from one update to the next; chosen: what comes more rarely is answered each time, so
-that a sender sees that it is read."""
+_INTERVAL = 1.5
+"""Seconds from one answer to a message to the next; chosen: half of what a sender waits for a sign
+that it is read (`net/connections/silence.py`)."""
 
 _QUICK = 4
 """Round trips within which half of a window is used up where it is too small. Yamux's in Go."""
 
 
-def grant_rarely(stream: INetStream) -> None:
-    """Have reads of `stream` answered with one update in `_INTERVAL`, or for half of the window;
-    one that is used up quickly doubles."""
-    muxed: Any = getattr(stream, "muxed_stream", None)
-    is_yamux = isinstance(muxed, YamuxStream)
-    if not is_yamux:
-        return
-    read, granted_at = 0, -_INTERVAL
+class ReceiveWindow:
+    """Has reads of a stream answered for half of the window, which doubles if that is used up
+    quickly, and where messages were read, for their sender to see it. Other muxers than Yamux are
+    left alone."""
 
-    async def read_some(n: int | None = -1) -> bytes:
-        nonlocal read, granted_at
-        data: bytes = await muxed.conn.read_stream(muxed.stream_id, n)
-        read += len(data)
-        now = trio.current_time()
-        is_half = read >= muxed.target_recv_window // 2
-        if is_half or now - granted_at >= _INTERVAL:
-            more = read
-            if is_half and now - granted_at < _QUICK * muxed.conn.rtt():
+    def __init__(self, stream: INetStream) -> None:
+        muxed = getattr(stream, "muxed_stream", None)
+        self._muxed = muxed if isinstance(muxed, YamuxStream) else None
+        self._read, self._granted_at = 0, -_INTERVAL
+        if self._muxed is not None:
+            self._muxed.read = self._read_some  # type: ignore[method-assign]
+
+    async def wait(self) -> None:
+        """Return when something has come, or the stream has ended."""
+        muxed = self._muxed
+        if muxed is None or muxed.recv_closed or muxed.closed:
+            return
+        conn, id = muxed.conn, muxed.stream_id
+        event = conn.stream_events.get(id)
+        if event is not None and not conn.stream_buffers.get(id):
+            await event.wait()
+            if id in conn.stream_events:
+                conn.stream_events[id] = trio.Event()
+
+    async def answer(self) -> None:
+        """Grant what was read of messages, unless that was done a moment ago."""
+        if self._muxed is not None and trio.current_time() - self._granted_at >= _INTERVAL:
+            await self._grant(self._muxed, self._read)
+
+    async def _read_some(self, n: int | None = -1) -> bytes:
+        muxed = self._muxed
+        assert muxed is not None
+        data = await muxed.conn.read_stream(muxed.stream_id, -1 if n is None else n)
+        self._read += len(data)
+        if self._read >= muxed.target_recv_window // 2:
+            more = self._read
+            if trio.current_time() - self._granted_at < _QUICK * muxed.conn.rtt():
                 more += min(muxed.target_recv_window, MAX_WINDOW_SIZE - muxed.target_recv_window)
-            muxed.target_recv_window += more - read
-            muxed.recv_window += more
-            read, granted_at = 0, now
-            await muxed.send_window_update(more)
+            await self._grant(muxed, more)
         return data
 
-    muxed.read = read_some
+    async def _grant(self, muxed: YamuxStream, more: int) -> None:
+        muxed.target_recv_window += more - self._read
+        muxed.recv_window += more
+        self._read, self._granted_at = 0, trio.current_time()
+        await muxed.send_window_update(more)
