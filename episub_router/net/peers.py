@@ -185,7 +185,7 @@ class PeerTable:
     """Every remote peer's record, by the bytes of its id.
 
     Looking up a peer that has none makes one. Beyond `MAX_PEERS` the oldest goes, but those of
-    peers that are connected or needed: a neighbour, until its loss is reported.
+    peers that are banned, connected or needed: a neighbour, until its loss is reported.
     """
 
     pubsub: Pubsub
@@ -221,7 +221,7 @@ class PeerTable:
                 return
             key = next(iter(self._peers))
             peer = self._peers.pop(key)
-            if peer.is_needed or self.is_connected(peer.id):
+            if peer.is_needed or self.is_banned(peer) or self.is_connected(peer.id):
                 self._peers[key] = peer
             else:
                 # Should it come back, its ids start above everything that it was sent.

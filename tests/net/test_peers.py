@@ -342,6 +342,19 @@ def test_records_are_bounded_and_connected_ones_stay(monkeypatch: Any) -> None:
     assert {record.key for record in lab.peers} == {KEY, b"9", b"10"}
 
 
+async def test_a_ban_outlasts_many_newer_peers(
+    lab: Lab, peer: RemotePeer, monkeypatch: Any, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(peers, "MAX_PEERS", 3)
+    lab.peers.ban(peer, 60.0)
+    for number in range(10):
+        _ = lab.peers[b"%d" % number]
+    assert lab.peers.is_banned(lab.peers[KEY])
+    await trio.sleep(61.0)
+    _ = lab.peers[b"10"]
+    assert KEY not in {record.key for record in lab.peers}
+
+
 def test_the_loss_of_a_neighbour_is_reported_though_records_are_full(
     lab: Lab, peer: RemotePeer, monkeypatch: Any
 ) -> None:
