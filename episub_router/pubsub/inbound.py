@@ -109,10 +109,11 @@ class InboundFrames:
         if len(frame) <= _EMPTY and not (rpc.publish or rpc.subscriptions or rpc.senderRecord):
             self._drop(PubsubDrop.FRAME_EMPTY, peer, f"{len(frame)} bytes", taken)
             return
-        entries = sum(len(getattr(rpc.control, name)) for name in _CONTROL)
-        if entries > MAX_CONTROL:
-            self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{entries} control messages", taken)
-            return
+        if len(frame) > MAX_CONTROL:
+            entries = sum(len(getattr(rpc.control, name)) for name in _CONTROL)
+            if entries > MAX_CONTROL:
+                self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{entries} control messages", taken)
+                return
         if self.trace is not None:
             self.trace.rpc_received(rpc, frame, peer)
         if rpc.HasField("senderRecord") and not self._take_record(peer, rpc, taken):
