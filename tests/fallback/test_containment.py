@@ -362,12 +362,16 @@ async def test_the_applications_message_ids_are_those_that_are_gossiped(
     assert list(asked.messageIDs) == [b"other"]
 
 
-async def test_ids_that_look_like_hexadecimal(kind: str) -> None:
-    """utils.safe_bytes_from_hex takes them for other ones."""
+@pytest.mark.parametrize(("topic", "id"), [(TOPIC, b"abcd"), ("another", b"id")])
+async def test_what_is_known_or_of_another_topic_is_not_asked_for(
+    kind: str, topic: str, id: bytes
+) -> None:
+    """utils.safe_bytes_from_hex takes ids that look like hexadecimal for other ones, and
+    handle_ihave doesn't look at the topic."""
     lab, peer = await with_a_peer(kind)
     lab.pubsub.sent(peer)
     lab.pubsub.seen_messages.add(b"abcd")
-    ihave = rpc_pb2.ControlIHave(topicID=TOPIC, messageIDs=[b"abcd"])
+    ihave = rpc_pb2.ControlIHave(topicID=topic, messageIDs=[id])
     await lab.router.handle_ihave(ihave, peer)
     assert lab.pubsub.sent(peer) == []
 
@@ -390,15 +394,6 @@ async def test_one_request_for_the_same_message_many_times(kind: str) -> None:
     for _ in range(5):
         await lab.router.handle_iwant(rpc_pb2.ControlIWant(messageIDs=wanted), peer)
     assert sum(len(rpc.publish) for rpc in lab.pubsub.sent(peer)) == 3
-
-
-async def test_messages_of_other_topics_are_not_asked_for(kind: str) -> None:
-    """handle_ihave doesn't look at the topic."""
-    lab, peer = await with_a_peer(kind)
-    lab.pubsub.sent(peer)
-    ihave = rpc_pb2.ControlIHave(topicID="another", messageIDs=[b"id"])
-    await lab.router.handle_ihave(ihave, peer)
-    assert lab.pubsub.sent(peer) == []
 
 
 async def test_prunes_of_made_up_topics_are_not_remembered(kind: str) -> None:

@@ -100,24 +100,19 @@ def test_a_run_finds_what_was_published_and_delivered(tmp_path: Path) -> None:
     assert json.loads((out / "result.json").read_text()) == result
 
 
-def test_a_directory_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("joining", "out", "said"),
+    [(60.0, ".", "is not empty"), (0.01, "out", "hosts [0, 1] did not start within 0.01 s")],
+)
+def test_what_ends_a_run_at_once_is_said(
+    joining: float, out: str, said: str, tmp_path: Path
+) -> None:
     scenario = tmp_path / "s.toml"
-    scenario.write_text(TWO_HOSTS.format(4.0))
-    done = children.run(
-        command(scenario, tmp_path), cwd=ROOT, capture_output=True, timeout=PATIENCE, check=False
-    )
+    scenario.write_text(f"joining = {joining}\n" + TWO_HOSTS.format(4.0))
+    run = command(scenario, tmp_path / out)
+    done = children.run(run, cwd=ROOT, capture_output=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2
-    assert b"is not empty" in done.stderr
-
-
-def test_hosts_that_are_late_are_named(tmp_path: Path) -> None:
-    scenario, out = tmp_path / "s.toml", tmp_path / "out"
-    scenario.write_text("joining = 0.01\n" + TWO_HOSTS.format(4.0))
-    done = children.run(
-        command(scenario, out), cwd=ROOT, capture_output=True, timeout=PATIENCE, check=False
-    )
-    assert done.returncode == 2
-    assert b"hosts [0, 1] did not start within 0.01 s" in done.stderr
+    assert said in done.stderr.decode()
 
 
 def test_without_tools_the_network_is_left_out(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from episub_router.protocol import effects as ef
 from episub_router.protocol import piece_messages as m
 from episub_router.protocol.pieces import Pieces
@@ -241,17 +243,13 @@ def test_no_shorter_way_is_taken_to_a_neighbour_that_announced_nothing() -> None
     assert not to(node.receive("b", offer(100), 0.3), "b")
 
 
-def test_one_that_only_answers_a_pull_is_no_announcer() -> None:
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_one_that_only_answers_a_pull_is_no_announcer(is_whole: bool) -> None:
+    """Nor where its answer comes after the last piece."""
     node = child_of("a", "b")
     asked_by_timers(node, "b", 1)
-    node.receive("b", m.PieceAnnounce(PREAMBLE, 0, 2), 2.0)
-    assert list(tree(node).announcers) == ["a"]
-
-
-def test_nor_where_its_answer_comes_after_the_last_piece() -> None:
-    node = child_of("a", "b")
-    asked_by_timers(node, "b", 1)
-    bring(node, "a", PREAMBLE, 2.0)
+    if is_whole:
+        bring(node, "a", PREAMBLE, 2.0)
     node.receive("b", m.PieceAnnounce(PREAMBLE, 0, 2), 2.1)
     assert list(tree(node).announcers) == ["a"]
 

@@ -208,20 +208,15 @@ def test_payload_that_could_not_be_queued_is_announced() -> None:
     assert branch.machine.next_deadline() == NEVER
 
 
-def test_a_lazy_peer_that_pushes_is_pruned_whoever_leads() -> None:
-    """E31: that link was cut already, and the peer has yet to hear of it."""
-    branch = Branch("a", lazy=["b"])
+@pytest.mark.parametrize(("eager", "lazy", "source"), [("a", "b", "second"), ("ab", "", None)])
+def test_duplicates_prune_whoever_leads(eager: str, lazy: str, source: str | None) -> None:
+    """E31: of a lazy peer, which has yet to hear that its link was cut; and each of a message that
+    doesn't say whose it is."""
+    branch = Branch(*eager, lazy=lazy)
     branch.receive("a", Gossip("m", 1, "payload", source="first"))
-    branch.receive("a", Gossip("n", 1, "payload", source="second"))
-    assert sent(branch.receive("b", Gossip("n", 1, "payload", source="second"))) == [("b", Prune())]
-
-
-def test_without_sources_every_duplicate_prunes() -> None:
-    """E31: unsigned messages don't say whose they are."""
-    branch = Branch("a", "b")
-    branch.receive("a", Gossip("m", 1, "payload", source="first"))
-    branch.receive("a", Gossip("n", 1, "payload"))
-    assert sent(branch.receive("b", Gossip("n", 1, "payload"))) == [("b", Prune())]
+    duplicate = Gossip("n", 1, "payload", source=source)
+    branch.receive("a", duplicate)
+    assert sent(branch.receive("b", duplicate)) == [("b", Prune())]
 
 
 def test_the_source_goes_on_with_the_message() -> None:
