@@ -18,7 +18,7 @@ BIN := $(VENV)/bin
 # do the children of tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite check fast compiled complaints kafka spark lint docs release release-check interop interop-part interop-peers interop-sds proto bench results shadow testbed testbed-part testbed-tools upstream clean
+.PHONY: demo test suite collected check fast compiled complaints kafka spark lint docs release release-check interop interop-part interop-peers interop-sds proto bench results shadow testbed testbed-part testbed-tools upstream clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/episub demo $(ARGS)
@@ -28,11 +28,15 @@ demo: $(VENV)/.installed
 # computes beside them gets the smaller share of the cores.
 test:
 	@$(MAKE) --no-print-directory -s -j 2 $(VENV)/.installed-dev interop-part interop-sds testbed-tools
-	@$(MAKE) --no-print-directory -j 2 ASIDE="nice -n 15" lint $(if $(ARGS),,upstream)
+	@$(MAKE) --no-print-directory -j 2 ASIDE="nice -n 15" lint $(if $(ARGS),,upstream collected)
 	@$(MAKE) --no-print-directory -j 2 ASIDE="nice -n 15" suite $(if $(ARGS),,testbed-part)
 
 suite: $(VENV)/.installed-dev
 	PATH="$(CURDIR)/$(PROMETHEUS)/usr/bin:$$PATH" $(ASIDE) $(BIN)/pytest $(if $(ARGS),$(ARGS),$(ALL_SIDE_BY_SIDE) -m "not (compiled or kafka or quiet or spark_processes)" tests $(INTEROP_PART) --without rust)
+
+# In a new checkout each of the four workers would compile all tests.
+collected: $(VENV)/.installed-dev
+	@test -d tests/wire/__pycache__ || $(ASIDE) $(BIN)/pytest --collect-only -q >/dev/null
 
 upstream: $(VENV)/.installed-dev
 	$(BIN)/pytest -m quiet tests/upstream
