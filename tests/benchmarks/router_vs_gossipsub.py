@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks --hosts 20 50
 
-Each measurement has a process of its own, so that none pays for what another left behind.
+Each measurement has a process of its own, so that none pays for what another left behind. Prints a
+line of JSON for each.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from tests.benchmarks.contenders import CONTENDERS
 from tests.benchmarks.measuring import Load, measure
-from tests.benchmarks.scenes import in_own_process
+from tests.benchmarks.scenes import READY_TIMEOUT, in_own_process
 
 _RATES = {20: 1.0, 50: 0.4}
 """Messages per second at which no router here saturates half a core, which loses messages and makes
@@ -24,7 +24,6 @@ what is counted cheap; else hosts x rate = 20."""
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse(argv)
-    results = []
     for hosts in arguments.hosts:
         load = Load(
             hosts=hosts,
@@ -38,13 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             seed=arguments.seed,
             computing_clock=arguments.computing_clock,
         )
-        for turn in range(arguments.repeat):
-            for name in arguments.only:
-                print(f"{name}, {hosts} hosts ({turn + 1})", file=sys.stderr)
-                counted = in_own_process(measure, name, load)
-                results.append({"contender": name, **asdict(load), **counted})
-    contenders = {name: CONTENDERS[name].description for name in arguments.only}
-    print(json.dumps({"contenders": contenders, "results": results}, indent=2))
+        for name in arguments.only * arguments.repeat:
+            print(f"{name}, {hosts} hosts: {CONTENDERS[name].description}", file=sys.stderr)
+            row = {"router": name, "hosts": hosts, "sources": load.sources}
+            if counted := in_own_process(measure, name, load):
+                print(json.dumps({**row, **counted}), flush=True)
+            else:
+                print(f"not every host had 4 neighbours in {READY_TIMEOUT:g} s", file=sys.stderr)
     return 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from tests.results.files import Row
@@ -115,27 +114,6 @@ def lines_of_rows(text: str) -> Iterator[Row]:
     return (json.loads(line) for line in text.splitlines() if line.startswith("{"))
 
 
-def compared_routers(text: str) -> Iterator[Row]:
-    """The medians of `python -m tests.benchmarks`, a row for each router and size."""
-    runs: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
-    for run in json.loads(text)["results"]:
-        runs.setdefault((run["contender"], run["hosts"], run["sources"]), []).append(run)
-    names = {
-        "payloads": "payloads_per_delivery",
-        "bytes": "bytes_per_delivery",
-        "cpu_ms": "cpu_ms_per_delivery",
-        "p50_ms": "latency_p50_ms",
-        "p99_ms": "latency_p99_ms",
-        "delivered": "delivery_ratio",
-        "idle_cpu": "idle_cpu_share",
-    }
-    for (router, hosts, sources), of in runs.items():
-        complete = [run for run in of if "error" not in run]
-        if complete:
-            middle = {short: median(run[name] for run in complete) for short, name in names.items()}
-            yield {"router": router, "hosts": hosts, "sources": sources, **middle}
-
-
 def shadow_rows(text: str) -> Iterator[Row]:
     """The rows of `python -m interop.shadow --json`, and the simulator's beside them."""
     for line in text.splitlines():
@@ -171,12 +149,11 @@ def _simulation(
     )
 
 
-def _benchmark(
-    name: str, module: str, *arguments: str, code: Sequence[str], **settings: Any
-) -> Recipe:
+def _programs(name: str, *lines: str, code: Sequence[str], **settings: Any) -> Recipe:
+    """Each of `lines` is a module and its arguments."""
     return Recipe(
         name=name,
-        commands=[("-m", f"tests.benchmarks{module and '.'}{module}", *arguments)],
+        commands=[("-m", *line.split()) for line in lines],
         code=code,
         read=settings.pop("read", lines_of_rows),
         **settings,
@@ -184,28 +161,33 @@ def _benchmark(
 
 
 _HOST = ("protocol", "net", "router.py")
-_TWO = ("--only", "gossipsub-defaults", "gossipsub-bounded", "episub")
-_AT_REST = ("--messages", "60", "--settle", "600", "--idle", "60", "--computing-clock", *_TWO)
+_TWO = "--only gossipsub-defaults gossipsub-bounded episub"
+_AT_REST = f"--messages 60 --settle 600 --idle 60 --computing-clock {_TWO}"
+_BURST = "tests.benchmarks.burst --hosts 20 --computing-clock"
+_SLOW = "--uplink 20 50 --size"
 
-_GO = ("go", "episub-go")
-_SHADOW: tuple[tuple[tuple[str, ...], *tuple[tuple[str, ...], ...]], ...] = (
-    (
-        (*_GO, "episub", "py", "episub,go"),
-        ("subnet-blob-msg",), ("five-sources",),
+_SHADOW = {
+    ("go", "episub-go", "episub", "py", "episub,go"): ("subnet-blob-msg", "five-sources"),
+    ("go", "episub-go"): (
+        *(f"five-sources --seed {seed}" for seed in (2, 3, 4)),
+        "one-source", "fifty-sources", "killed", "loss", "loss --set network.loss=0.05",
+        "large", "large --set network.uplink=50.0", "large --set traffic.size=8000000",
+        "large --set traffic.size=8000000 --set network.uplink=50.0",
+        "behind", "behind --set traffic.large_every=0",
     ),
-    (
-        _GO,
-        *(("five-sources", "--seed", seed) for seed in ("2", "3", "4")),
-        ("one-source",), ("fifty-sources",), ("killed",),
-        ("loss",), ("loss", "--set", "network.loss=0.05"),
-        ("large",), ("large", "--set", "network.uplink=50.0"),
-        ("large", "--set", "traffic.size=8000000"),
-        ("large", "--set", "traffic.size=8000000", "--set", "network.uplink=50.0"),
-        ("behind",), ("behind", "--set", "traffic.large_every=0"),
-    ),
-    (("episub,episub-go,episub-go",), ("five-sources", "--nodes", "150")),
-)  # fmt: skip
-"""Kinds of nodes, and the scenarios that they run."""
+    ("episub,episub-go,episub-go",): ("five-sources --nodes 150",),
+}  # fmt: skip
+"""By kinds of nodes the scenarios that they run, each with its settings."""
+
+
+def _shadow() -> Iterator[str]:
+    for kinds, lines in _SHADOW.items():
+        for line in lines:
+            scenario, _, settings = line.partition(" ")
+            path = f"interop/shadow/scenarios/{scenario}.toml"
+            for kind in kinds:
+                yield f"interop.shadow {path} --kinds {kind} {settings} --simulate --json"
+
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -242,98 +224,45 @@ RECIPES: dict[str, Recipe] = {
             seeds=1,
         ),
         _simulation("scale-100k", seeds=1, alone=True),
-        Recipe(
-            name="scale",
-            commands=[("-m", "tests.benchmarks.sim_scale")],
-            code=("protocol", "sim"),
-            read=lines_of_rows,
+        _programs("scale", "tests.benchmarks.sim_scale", code=("protocol", "sim")),
+        _programs("hosts", f"tests.benchmarks --hosts 20 50 {_AT_REST}", code=_HOST),
+        _programs("hosts-five", f"tests.benchmarks --hosts 20 --sources 5 {_AT_REST}", code=_HOST),
+        _programs(
+            "half-and-half", "tests.benchmarks --hosts 20 --sources 20 --rate 2 --warm-up 8 "
+            "--settle 60 --idle 1 --computing-clock --messages 80 --only gossipsub-bounded "
+            "half-and-half-bounded gossipsub-defaults half-and-half-defaults",
+            code=(*_HOST, "fallback"),
         ),
-        _benchmark("hosts", "", "--hosts", "20", "50", *_AT_REST, code=_HOST,
-                   read=compared_routers),
-        _benchmark("hosts-five", "", "--hosts", "20", "--sources", "5", *_AT_REST, code=_HOST,
-                   read=compared_routers),
-        _benchmark(
-            "half-and-half", "", "--hosts", "20", "--sources", "20", "--rate", "2", "--warm-up",
-            "8", "--settle", "60", "--idle", "1", "--computing-clock", "--messages", "80", "--only",
-            "gossipsub-bounded", "half-and-half-bounded", "gossipsub-defaults",
-            "half-and-half-defaults", code=(*_HOST, "fallback"), read=compared_routers,
+        _programs("idle", "tests.benchmarks.idle --hosts 20 50", code=_HOST),
+        _programs("overload", "tests.benchmarks.overload --hosts 20 --quota 0.5 0.25 --only "
+                  "gossipsub-bounded episub", code=_HOST),
+        _programs("burst", f"{_BURST} --messages 500 {_TWO}", f"{_BURST} --messages 10000",
+                  code=_HOST),
+        _programs("three-sites", "tests.benchmarks.three_sites", code=_HOST),
+        _programs("fuzz", "tests.security.fuzz --frames 10000000",
+                  "tests.security.piece_fuzz --frames 1000000",
+                  code=("pubsub", "wire", "net", "protocol"), alone=True),
+        _programs(
+            "slow-links",
+            f"tests.benchmarks.slow_links --hosts 20 {_SLOW} 1000000 --routers pieces gossipsub",
+            f"tests.benchmarks.slow_links --hosts 20 {_SLOW} 8000000 --routers pieces",
+            f"tests.benchmarks.slow_links --hosts 12 {_SLOW} 1000000 --routers node",
+            code=_HOST, alone=True,
         ),
-        _benchmark("idle", "idle", "--hosts", "20", "50", code=_HOST),
-        _benchmark("overload", "overload", "--hosts", "20", "--quota", "0.5", "0.25", "--only",
-                   "gossipsub-bounded", "episub", code=_HOST),
-        Recipe(
-            name="burst",
-            commands=[
-                ("-m", "tests.benchmarks.burst", "--hosts", "20", "--computing-clock", *given)
-                for given in (("--messages", "500", *_TWO), ("--messages", "10000"))
-            ],
-            code=_HOST,
-            read=lines_of_rows,
-        ),
-        _benchmark("three-sites", "three_sites", code=_HOST),
-        Recipe(
-            name="fuzz",
-            commands=[
-                ("-m", "tests.security.fuzz", "--frames", "10000000"),
-                ("-m", "tests.security.piece_fuzz", "--frames", "1000000"),
-            ],
-            code=("pubsub", "wire", "net", "protocol"),
-            read=lines_of_rows,
-            alone=True,
-        ),
-        Recipe(
-            name="slow-links",
-            commands=[
-                ("-m", "tests.benchmarks.slow_links", "--hosts", hosts, "--uplink", "20", "50",
-                 "--size", size, "--routers", *routers)
-                for hosts, size, routers in (
-                    ("20", "1000000", ("pieces", "gossipsub")), ("20", "8000000", ("pieces",)),
-                    ("12", "1000000", ("node",)),
-                )
-            ],
-            code=_HOST,
-            read=lines_of_rows,
-            alone=True,
-        ),
-        Recipe(
-            name="shadow",
-            commands=[
-                ("-m", "interop.shadow", f"interop/shadow/scenarios/{scenario}.toml", "--kinds",
-                 kinds, *settings, "--simulate", "--json")
-                for of, *scenarios in _SHADOW
-                for scenario, *settings in scenarios
-                for kinds in of
-            ],
-            code=_HOST,
-            read=shadow_rows,
-            alone=True,
-        ),
-        _benchmark("sds-bytes", "sds_bytes", "--seeds", "1", "2", "3", "4", code=("sds/protocol",)),
-        Recipe(
-            name="sds-catchup",
-            commands=[
-                ("-m", "tests.benchmarks.sds_catchup", *given)
-                for given in (("--size", "224"), ("--hosts",),
-                              ("--snapshot", "--messages", "1000000"))
-            ],
-            code=("sds",),
-            read=lines_of_rows,
-        ),
-        _benchmark("sds-attacks", "sds_attacks", code=("sds",)),
-        _benchmark("sds-kills", "sds_kills", "--kills", "10000", code=("sds",)),
-        _benchmark("sds-vs-js", "sds_vs_js", code=("sds",), alone=True),
-        Recipe(
-            name="pipeline",
-            commands=[
-                ("-m", "tests.benchmarks.pipeline", "--engine", engine, "--events", *sizes)
-                for engine, *sizes in (("sail", "1000000"), ("spark", "1000000", "10000000"))
-            ],
-            code=("pipeline",),
-            read=lines_of_rows,
-            alone=True,
-        ),
-        _benchmark("stream", "stream", "--rate", "10000", "--seconds", "300", code=("pipeline",),
-                   alone=True),
+        _programs("shadow", *_shadow(), code=_HOST, read=shadow_rows, alone=True),
+        _programs("sds-bytes", "tests.benchmarks.sds_bytes --seeds 1 2 3 4",
+                  code=("sds/protocol",)),
+        _programs("sds-catchup", "tests.benchmarks.sds_catchup --size 224",
+                  "tests.benchmarks.sds_catchup --hosts",
+                  "tests.benchmarks.sds_catchup --snapshot --messages 1000000", code=("sds",)),
+        _programs("sds-attacks", "tests.benchmarks.sds_attacks", code=("sds",)),
+        _programs("sds-kills", "tests.benchmarks.sds_kills --kills 10000", code=("sds",)),
+        _programs("sds-vs-js", "tests.benchmarks.sds_vs_js", code=("sds",), alone=True),
+        _programs("pipeline", "tests.benchmarks.pipeline --engine sail --events 1000000",
+                  "tests.benchmarks.pipeline --engine spark --events 1000000 10000000",
+                  code=("pipeline",), alone=True),
+        _programs("stream", "tests.benchmarks.stream --rate 10000 --seconds 300",
+                  code=("pipeline",), alone=True),
     )
 }  # fmt: skip
 """In the order of the page."""
