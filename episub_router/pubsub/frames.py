@@ -13,7 +13,7 @@ from libp2p.io.exceptions import IncompleteReadError, MessageTooLarge
 from libp2p.network.stream.exceptions import StreamReset
 from libp2p.utils.varint import decode_varint_with_size
 
-from episub_router.pubsub.window import ReceiveWindow
+from episub_router.util.receive_window import ReceiveWindow
 
 _CHUNK = 65_536
 """Bytes read at a time: read byte by byte, a length costs more than a small frame."""

@@ -10,7 +10,7 @@ import trio
 from libp2p.stream_muxer.yamux.yamux import DEFAULT_WINDOW_SIZE, MAX_WINDOW_SIZE, YamuxStream
 from trio.testing import MockClock
 
-from episub_router.pubsub.window import ReceiveWindow
+from episub_router.util.receive_window import ReceiveWindow
 
 
 class Reading:

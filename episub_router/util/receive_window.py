@@ -1,7 +1,7 @@
-"""Yamux's window of an inbound stream, granted anew now and then.
+"""Yamux's window of a stream, granted anew now and then.
 
 libp2p 0.8.1 answers each read with a window update: a frame, a Noise message and a system call at
-each end, a fifth of what a small message costs.
+each end, a fifth of what a small message costs, and half of the frames of a dial.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class ReceiveWindow:
         self._muxed = muxed if isinstance(muxed, YamuxStream) else None
         self._read, self._granted_at = 0, -_INTERVAL
         if self._muxed is not None:
+            self._read_to_end = self._muxed.read
             self._muxed.read = self._read_some  # type: ignore[method-assign]
 
     async def wait(self) -> None:
@@ -50,7 +51,9 @@ class ReceiveWindow:
     async def _read_some(self, n: int | None = -1) -> bytes:
         muxed = self._muxed
         assert muxed is not None
-        data = await muxed.conn.read_stream(muxed.stream_id, -1 if n is None else n)
+        if n is None or n < 0 or muxed.recv_closed:
+            return await self._read_to_end(n)
+        data = await muxed.conn.read_stream(muxed.stream_id, n)
         self._read += len(data)
         if self._read >= muxed.target_recv_window // 2:
             more = self._read
