@@ -51,9 +51,13 @@ class ReceiveWindow:
     async def _read_some(self, n: int | None = -1) -> bytes:
         muxed = self._muxed
         assert muxed is not None
-        if n is None or n < 0 or muxed.recv_closed:
+        if n is None or n < 0 or muxed.recv_closed or muxed.closed:
             return await self._read_to_end(n)
-        data = await muxed.conn.read_stream(muxed.stream_id, n)
+        if buffer := muxed.conn.stream_buffers.get(muxed.stream_id):
+            data = bytes(buffer[:n])
+            del buffer[:n]
+        else:
+            data = await muxed.conn.read_stream(muxed.stream_id, n)
         self._read += len(data)
         if self._read >= muxed.target_recv_window // 2:
             more = self._read

@@ -18,12 +18,8 @@ class Reading:
 
     def __init__(self) -> None:
         self.granted: list[int] = []
-        self._arrived = 0
-
-        async def read_stream(stream_id: int, n: int) -> bytes:
-            return bytes(self._arrived)
-
-        conn: Any = SimpleNamespace(read_stream=read_stream, rtt=lambda: 0.01)
+        self._arrived = bytearray()
+        conn: Any = SimpleNamespace(rtt=lambda: 0.01, stream_buffers={1: self._arrived})
         self.stream = YamuxStream(1, conn, True)
 
         async def send_window_update(increment: int, skip_lock: bool = False) -> None:
@@ -35,7 +31,7 @@ class Reading:
 
     async def read(self, count: int, *, is_message: bool = False) -> None:
         """`count` bytes arrive, and are read."""
-        self._arrived = count
+        self._arrived += bytes(count)
         self.stream.recv_window -= count
         assert self.stream.recv_window >= 0
         assert len(await self.stream.read(65_536)) == count
