@@ -11,7 +11,7 @@ from libp2p.abc import INetStream
 from libp2p.stream_muxer.yamux.yamux import MAX_WINDOW_SIZE, YamuxStream
 
 _INTERVAL = 1.5
-"""Seconds from one answer to a message to the next; chosen: half of what a sender waits for a sign
+"""Seconds from one answer to the next; chosen: half of what a sender of messages waits for a sign
 that it is read (`net/connections/silence.py`)."""
 
 _QUICK = 4
@@ -20,8 +20,8 @@ _QUICK = 4
 
 class ReceiveWindow:
     """Has reads of a stream answered for half of the window, which doubles if that is used up
-    quickly, and where messages were read, for their sender to see it. Other muxers than Yamux are
-    left alone."""
+    quickly; and now and then where it is full, or messages were read, for their sender to see it.
+    Other muxers than Yamux are left alone."""
 
     def __init__(self, stream: INetStream) -> None:
         muxed = getattr(stream, "muxed_stream", None)
@@ -59,11 +59,15 @@ class ReceiveWindow:
         else:
             data = await muxed.conn.read_stream(muxed.stream_id, n)
         self._read += len(data)
-        if self._read >= muxed.target_recv_window // 2:
+        half, since = muxed.target_recv_window // 2, trio.current_time() - self._granted_at
+        if self._read >= half:
             more = self._read
-            if trio.current_time() - self._granted_at < _QUICK * muxed.conn.rtt():
+            if since < _QUICK * muxed.conn.rtt():
                 more += min(muxed.target_recv_window, MAX_WINDOW_SIZE - muxed.target_recv_window)
             await self._grant(muxed, more)
+        elif muxed.recv_window < half and since >= _INTERVAL:
+            # py-libp2p's writers wait 5 s for room, and this reader is slow.
+            await self._grant(muxed, self._read)
         return data
 
     async def _grant(self, muxed: YamuxStream, more: int) -> None:

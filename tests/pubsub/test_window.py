@@ -29,11 +29,14 @@ class Reading:
         over: Any = SimpleNamespace(muxed_stream=self.stream)
         self.window = ReceiveWindow(over)
 
-    async def read(self, count: int, *, is_message: bool = False) -> None:
-        """`count` bytes arrive, and are read."""
+    def arrive(self, count: int) -> None:
         self._arrived += bytes(count)
         self.stream.recv_window -= count
         assert self.stream.recv_window >= 0
+
+    async def read(self, count: int, *, is_message: bool = False) -> None:
+        """`count` bytes arrive, and are read."""
+        self.arrive(count)
         assert len(await self.stream.read(65_536)) == count
         if is_message:
             await self.window.answer()
@@ -72,6 +75,17 @@ async def test_what_is_no_message_has_no_update_before_half_of_the_window(
         await reading.read(30_000)
         await trio.sleep(2)
     assert reading.granted == [150_000]
+
+
+async def test_a_slow_reader_lets_a_sender_that_fills_the_window_go_on(
+    reading: Reading, autojump_clock: MockClock
+) -> None:
+    """py-libp2p's writers give up after 5 s."""
+    reading.arrive(DEFAULT_WINDOW_SIZE)
+    for _ in range(10):
+        await reading.stream.read(1000)
+        await trio.sleep(1)
+    assert reading.granted == [1000] + [2000] * 4
 
 
 async def test_a_window_that_is_used_up_quickly_doubles_up_to_the_bound(

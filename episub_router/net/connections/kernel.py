@@ -63,6 +63,8 @@ def pass_at_once(layer: Any) -> None:
         if secured is not None:
             secured.write = _whole(secured.write)
         return
+    if "read" in vars(tcp):  # A host may have had another router before, which is notified, too.
+        return
     own, write, read, ahead = tcp.stream.socket, _whole(tcp.write), tcp.read, b""
 
     # What fails is done again, to fail as usual.
@@ -76,6 +78,8 @@ def pass_at_once(layer: Any) -> None:
 
     async def read_at_once(most: int | None = None) -> bytes:
         nonlocal ahead
+        if most == 0:
+            return b""
         if not ahead:
             with suppress(OSError, ValueError, trio.ClosedResourceError):
                 await trio.lowlevel.wait_readable(own.fileno())
