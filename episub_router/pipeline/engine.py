@@ -19,6 +19,9 @@ from pyspark.sql.types import StructType
 from episub_router.pipeline.session import is_for_little, works_here
 from episub_router.pipeline.storage import at
 
+KEPT_BYTES = 8 << 20
+"""Rows that are handed to each task that needs them; more are read again. Chosen: a report's."""
+
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
 
@@ -40,7 +43,7 @@ def read(schema: StructType, spark: SparkSession, *places: str, base: str = "") 
 
 def write(table: DataFrame, place: str, *by: str) -> DataFrame | None:
     """Write `table` as Parquet to the directory `place`, where nothing is, in parts by columns. Of
-    little data, what was written."""
+    little data, what was written, if that isn't more than KEPT_BYTES."""
     if not is_for_little(table.sparkSession):
         table.write.partitionBy(*by).parquet(place)
         return None
@@ -52,6 +55,8 @@ def write(table: DataFrame, place: str, *by: str) -> DataFrame | None:
         rows, path, format="parquet", filesystem=system, partitioning=list(by),
         partitioning_flavor="hive",
     )  # fmt: skip
+    if rows.nbytes > KEPT_BYTES:
+        return None
     return in_one(table.sparkSession.createDataFrame(rows, table.schema))
 
 

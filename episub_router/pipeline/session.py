@@ -74,10 +74,7 @@ _ON_ONE_MACHINE = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 OPTIONS = "spark.driver.extraJavaOptions"
-FOR_LITTLE = {
-    # Compiling code for a question takes longer than answering it.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+FOR_SOME = {
     _PARTITIONS: "1",
     "spark.sql.adaptive.enabled": "false",
     # What is in one partition already isn't sent to anywhere.
@@ -85,21 +82,32 @@ FOR_LITTLE = {
     "spark.sql.optimizer.disableHints": "true",
     HERE: "true",
     # With one compiler the JVM keeps room for 48 MB of code alone, which a process with many
-    # questions fills. Spark's classes, 25,000 of them, aren't verified when they are loaded.
+    # questions fills; and it would collect all garbage whenever Spark's classes, 25,000 of them, or
+    # the heap have outgrown what it begins with. Classes aren't verified when they are loaded.
     OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+    " -XX:MetaspaceSize=256m -XX:NewSize=384m -XX:OldSize=640m"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+}
+"""Settings for data on this machine that two cores, a table on each, make in one partition."""
+
+FOR_LITTLE = FOR_SOME | {
+    # Compiling code for a question takes longer than answering it.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Settings for little data on this machine, as that of a stream's batch."""
 
-LITTLE_BYTES = 64 << 20
-"""Of traces, up to which planning takes longer than working. Chosen: some 200,000 events."""
+SOME_BYTES, LITTLE_BYTES = 256 << 20, 64 << 20
+"""Of traces, up to which starting tasks, and planning, takes longer than working. Chosen: some 1.7
+million events, and 200,000."""
 
 
 def settings_for(size: int | None) -> dict[str, str]:
     """What suits `size` bytes of traces; None: nobody knows how many there are. What spark-submit
     was given is somebody's choice."""
-    little = size is not None and size <= LITTLE_BYTES
-    return FOR_LITTLE if little and "PYSPARK_GATEWAY_PORT" not in os.environ else {}
+    if size is None or size > SOME_BYTES or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return {}
+    return FOR_LITTLE if size <= LITTLE_BYTES else FOR_SOME
 
 
 def engine_for(size: int | None) -> str:

@@ -53,7 +53,8 @@ def stages(traces: str, lake: str, engine: str, conf: dict[str, str]) -> None:
     from episub_router.pipeline.run import answer
 
     started = time.perf_counter()
-    spark = session.start(None, conf, engine)
+    size = sum(file.stat().st_size for file in Path(traces).iterdir())
+    spark = session.start(None, session.settings_for(size) | conf, engine)
     print(json.dumps(["start", time.perf_counter() - started]), flush=True)
     table = Lake(spark, lake)
     started, before = time.perf_counter(), cpu_seconds()

@@ -59,11 +59,7 @@ def jvm(spark: SparkSession) -> Iterator[SparkSession]:
 def _started(engine: str) -> SparkSession:
     from episub_router.pipeline import session
 
-    # All of it at once: a heap that grows is collected as a whole each time.
-    options = {
-        "spark.driver.memory": "1g",
-        session.OPTIONS: f"{session.FOR_LITTLE[session.OPTIONS]} -Xms1g",
-    }
+    options = {"spark.driver.memory": "1g"}
     return session.start("local[2]", session.FOR_LITTLE | options, engine)
 
 

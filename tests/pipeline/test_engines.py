@@ -95,13 +95,24 @@ def copied(lake: Lake, to: Path) -> str:
 
 
 @pytest.mark.spark_processes
-def test_all_tables_are_the_same(swept: Swept, jvm: SparkSession, tmp_path: Path) -> None:
-    """Functions in Python are called in this process with Sail, and sent to the tasks of Spark."""
+@pytest.mark.parametrize("settings", ["FOR_LITTLE", "FOR_SOME"])
+def test_all_tables_are_the_same(
+    settings: str, swept: Swept, jvm: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With settings for some more data, questions are compiled, and tables read again."""
     pytest.importorskip("pysail")
+    from episub_router.pipeline import engine, session
     from episub_router.pipeline.lake import Lake
 
+    usual = {key: jvm.conf.get(key) for key in session.FOR_LITTLE if key.startswith("spark.sql")}
+    if settings == "FOR_SOME":
+        monkeypatch.setattr(engine, "KEPT_BYTES", 0)
+        for key in usual.keys() - session.FOR_SOME.keys():
+            jvm.conf.unset(key)
     lake = Lake(jvm, copied(swept.lake, tmp_path / "lake"))
     answered(lake, RUNS)
+    for key, value in usual.items():
+        jvm.conf.set(key, value)
     found = rows_of(lake, RUNS)
     assert found == rows_of(swept.lake, RUNS)
     assert len({json.loads(row)[0] for row in found}) > 35

@@ -64,9 +64,12 @@ def test_without_any_java_the_packages_is_taken(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_settings_suit_the_size_of_the_data() -> None:
-    """Little data isn't worth compiling for; nobody knows how much there is at a URI."""
+    """Little data isn't worth compiling for, some more isn't worth tasks; nobody knows how much
+    there is at a URI."""
     assert session.settings_for(session.LITTLE_BYTES) == session.FOR_LITTLE
-    assert session.settings_for(session.LITTLE_BYTES + 1) == session.settings_for(None) == {}
+    assert session.settings_for(session.LITTLE_BYTES + 1) == session.FOR_SOME
+    assert session.settings_for(session.SOME_BYTES) == session.FOR_SOME
+    assert session.settings_for(session.SOME_BYTES + 1) == session.settings_for(None) == {}
 
 
 def test_the_engine_is_what_suits_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
