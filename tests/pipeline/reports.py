@@ -1,11 +1,17 @@
-"""A small report made by hand, with whatever names."""
+"""A small report made by hand, with whatever names, and those of a lake."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from episub_router.pipeline.report.drawing import draw
 from episub_router.pipeline.report.figures import FIGURES
 from episub_router.pipeline.report.model import Report, Run, TopicReport
 from episub_router.pipeline.report.notes import notes
+
+if TYPE_CHECKING:
+    from episub_router.pipeline.lake import Lake
 
 QUALITY = {
     "events": 1000, "peers": 3, "begin": 0, "end": 5_000_000_000, "clocks": 3,
@@ -19,6 +25,14 @@ def small_report(name: str = "after", *, slower: float = 1.0) -> Report:
     """The run `name` against the run `before`, which is `slower` times faster."""
     runs = [_run("before", 1.0), _run(name, slower)]
     return Report(runs[1:], runs[0], 3.0, notes(runs))
+
+
+def gathered(lake: Lake, runs: Sequence[str], *baselines: str, **params: int) -> Report:
+    """The report on `runs` of a lake."""
+    from episub_router.pipeline.report.gathering import gather
+    from episub_router.pipeline.report.params import ReportParams
+
+    return gather(lake, runs, baselines, ReportParams(**params))
 
 
 PEER = "12D3KooWRReqn4WKmn8k3Niwid8dmJJs1XdcQQtq7WzKFiHJfVfT"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.pipeline.handmade import BACK, BEGIN, END, GONE, HEALED, PEERS
+from tests.pipeline.reports import gathered
 from tests.pipeline.traces import PATIENCE
 
 if TYPE_CHECKING:
@@ -486,8 +487,6 @@ def test_a_full_queue_is_no_fault_of_the_overlay(swept: Swept) -> None:
 @pytest.mark.spark
 def test_tables_and_page_and_why_agree(swept: Swept) -> None:
     """On what is missing and what was late, and the causes of that."""
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
     from episub_router.pipeline.why import way
 
     for run in ("parted", "stopped", "sparse kill", "sparse cut", "full queue", "slow link"):
@@ -506,7 +505,7 @@ def test_tables_and_page_and_why_agree(swept: Swept) -> None:
         assert of_faults == Counter({key: n for key, n in pairs.items() if key[0] != "slow"})
         (rest,) = swept.table("rest", run)
         assert rest.live - rest.delivered == missing.get("slow", 0)
-        (topic,) = gather(swept.lake, [run], [], ReportParams()).topics
+        (topic,) = gathered(swept.lake, [run]).topics
         assert (topic.missing, topic.figures["late"]) == (missing, len(causes))
         assert topic.figures["missing"] == sum(missing.values())
         assert topic.causes == {

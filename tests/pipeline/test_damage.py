@@ -14,6 +14,7 @@ import pytest
 from episub_router.pb.trace_pb2 import TraceEvent
 from tests.pipeline.conftest import speak_to
 from tests.pipeline.files import SECOND, START, delimited, node_events, peer, write_star
+from tests.pipeline.reports import gathered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,12 +114,10 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 def told(lake: Lake, run: str) -> tuple[Any, str]:
     """The quality of a run, and the headline of its report."""
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
     from episub_router.pipeline.report.tables import headline
 
     (quality,) = lake.read("gold", "quality", [run]).collect()
-    return quality, headline(gather(lake, [run], [], ReportParams()))
+    return quality, headline(gathered(lake, [run]))
 
 
 def test_flipped_bits_make_no_peers_and_no_days(lake: Lake) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from episub_router.pipeline.report.tables import groups
-from tests.pipeline.reports import small_report
+from tests.pipeline.reports import gathered, small_report
 
 if TYPE_CHECKING:
     from tests.pipeline.conftest import Swept
@@ -22,11 +22,9 @@ DEADLINE = 3_000_000_000
 
 @pytest.mark.spark
 def test_the_worst_peers_are_named_with_why(swept: Swept) -> None:
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
 
     names = ["parted", "stopped", "episub-churn-1"]
-    report = gather(swept.lake, names, [], ReportParams(worst=3, enough=1))
+    report = gathered(swept.lake, names, worst=3, enough=1)
     for run in report.runs:
         lacking: dict[str, list[int]] = {}
         for row in swept.table("arrivals", run.name, layer="silver"):
@@ -59,11 +57,9 @@ def test_why_a_peer_fared_as_it_did() -> None:
 @pytest.mark.spark
 def test_a_report_compares_peers_that_have_something_in_common(swept: Swept) -> None:
     """The gold table, with what came after the deadline."""
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
 
     names = [*swept.random]
-    report = gather(swept.lake, names, [], ReportParams())
+    report = gathered(swept.lake, names)
     for run in report.runs:
         late: Counter[tuple[str, str]] = Counter()
         traits = swept.table("traits", run.name, layer="silver")

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from episub_router.pipeline.report.drawing import draw
-from episub_router.pipeline.report.figures import FIGURES, change, direction, shown_change
+from episub_router.pipeline.report.figures import FIGURES, direction, figure, shown_change
 from episub_router.pipeline.report.markdown import as_markdown
 from episub_router.pipeline.report.model import Report
 from episub_router.pipeline.report.tables import headline
 from tests.browsers import chromium, opened_page
 from tests.pipeline.records import put_records
-from tests.pipeline.reports import small_report
+from tests.pipeline.reports import gathered, small_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,19 +38,20 @@ HOSTILE = "</script><script>document.title='owned'</script>|<img src=x onerror=a
 
 @pytest.fixture(scope="module")
 def of_headline(swept: Swept) -> Report:
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
-
     episub, gossipsub = swept.headline
-    return gather(swept.lake, [episub], [gossipsub], ReportParams())
+    return gathered(swept.lake, [episub], gossipsub)
+
+
+@pytest.fixture
+def queries() -> Any:
+    return pytest.importorskip("episub_router.pipeline.report.queries")
 
 
 def rows_of(columns: str, rows: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
     return [dict(zip(columns.split(), row, strict=True)) for row in rows]
 
 
-def test_looks_are_thinned_to_the_last() -> None:
-    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+def test_looks_are_thinned_to_the_last(queries: Any) -> None:
     rows = [(kind, None, time) for kind, count in (("a", 950), ("b", 3)) for time in range(count)]
     found = queries.looks(rows_of("kind topic time", rows), 400)
     assert sorted((row["kind"], row["time"]) for row in found) == [
@@ -58,8 +59,7 @@ def test_looks_are_thinned_to_the_last() -> None:
     ]  # fmt: skip
 
 
-def test_losses_are_summed_before_the_most_frequent_are_chosen() -> None:
-    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+def test_losses_are_summed_before_the_most_frequent_are_chosen(queries: Any) -> None:
     rows: list[Any] = [("a", "reject", f"reason {number}", 11) for number in range(20)]
     rows += [(f"t{number}", "drop", "queue full", 10) for number in range(100)]
     found = queries.most_frequent(rows_of("topic kind reason count", rows), 3)
@@ -68,27 +68,23 @@ def test_losses_are_summed_before_the_most_frequent_are_chosen() -> None:
     }  # fmt: skip
 
 
-def test_the_faults_that_took_the_most_nodes() -> None:
-    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+def test_the_faults_that_took_the_most_nodes(queries: Any) -> None:
     faults = rows_of("topic time nodes", [("t", time, 1 + time % 7) for time in range(50)])
     assert [row["time"] for row in queries.largest(faults, 4)] == [6, 13, 20, 27]
 
 
-def test_the_faults_that_cost_the_most() -> None:
-    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+def test_the_faults_that_cost_the_most(queries: Any) -> None:
     rows = [{"begin": at, "peers": [], "late": at % 5, "lost": at % 3} for at in range(100)]
     assert [row["begin"] for row in queries.largest(rows, 4, *queries.COST)] == [14, 29, 44, 59]
 
 
-def test_a_step_of_a_distribution_has_its_last_row() -> None:
-    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+def test_a_step_of_a_distribution_has_its_last_row(queries: Any) -> None:
     rows = rows_of("millisecond share", [(ms, (ms + 1) / 100) for ms in range(100)])
     assert [row["millisecond"] for row in queries.thinned(rows, 4)] == [24, 49, 74, 99]
     assert queries.thinned(rows[99:], 4) == rows[99:]
 
 
-def test_headers_that_differ_say_everything() -> None:
-    queries = pytest.importorskip("episub_router.pipeline.report.queries")
+def test_headers_that_differ_say_everything(queries: Any) -> None:
     said = [json.dumps({"router": name, "software": "s", "seed": None, "written": number})
             for number, name in enumerate(("gossipsub", "episub", "episub"))]  # fmt: skip
     wanted = {"router": "episub, gossipsub", "software": "s", "simulated": False}
@@ -100,8 +96,6 @@ def test_headers_that_differ_say_everything() -> None:
 def test_a_topic_without_a_name_has_one_here(spark: SparkSession, tmp_path: Path) -> None:
     from episub_router.pipeline.lake import Lake
     from episub_router.pipeline.params import AnswerParams
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
     from episub_router.pipeline.run import answer
 
     lake = Lake(spark, str(tmp_path / "lake"))
@@ -114,7 +108,7 @@ def test_a_topic_without_a_name_has_one_here(spark: SparkSession, tmp_path: Path
     put_records(lake, {"r": events})
     for _ in answer(lake, AnswerParams()):
         pass
-    report = gather(lake, ["r"], [], ReportParams())
+    report = gathered(lake, ["r"])
     assert [topic.label for topic in report.topics] == ["r · (no topic)", "r · t"]
     assert [len(topic.messages) for topic in report.topics] == [1, 1]
     assert "(no topic)" in as_markdown(report)
@@ -156,12 +150,8 @@ def test_the_tree_is_that_of_a_message(of_headline: Report) -> None:
 
 @pytest.mark.spark
 def test_long_curves_are_thinned(swept: Swept) -> None:
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
-
     name = "episub-churn-1"
-    few = ReportParams(points=5, drawn=4, reasons=1)
-    (run,) = gather(swept.lake, [name], [], few).runs
+    (run,) = gathered(swept.lake, [name], points=5, drawn=4, reasons=1).runs
     (topic,) = run.topics
     messages = swept.table("messages", name, "index")
     assert [row["index"] for row in topic.messages] == [0, 3, 6, 9, 12]
@@ -179,21 +169,17 @@ def test_long_curves_are_thinned(swept: Swept) -> None:
 @pytest.mark.spark
 def test_runs_without_answers_are_named(swept: Swept) -> None:
     from episub_router.pipeline.lake import LakeError
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
 
     with pytest.raises(LakeError, match="no answers for run nobody"):
-        gather(swept.lake, swept.headline, ["nobody"], ReportParams())
+        gathered(swept.lake, swept.headline, "nobody")
 
 
 @pytest.mark.spark
 def test_a_side_says_of_all_its_runs_what_it_says(swept: Swept) -> None:
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
-    from episub_router.pipeline.report.tables import faults, headline
+    from episub_router.pipeline.report.tables import faults
 
     names = ["parted", "sparse cut", "sparse kill"]
-    report = gather(swept.lake, ["whole"], names, ReportParams())
+    report = gathered(swept.lake, ["whole"], *names)
     assert report.baseline is not None
     (topic,) = report.baseline.topics
     causes = [row for name in names for row in swept.table("causes", name)]
@@ -219,14 +205,14 @@ def test_all_formats_have_the_same_figures() -> None:
     markdown, html = as_markdown(report), page.as_html(report).replace("\u00a0", " ")
     data = json.loads(json.dumps(report.to_dict()))
     assert data["runs"][0]["topics"][0]["figures"] == report.runs[0].topics[0].figures
-    for figure in FIGURES:
-        value = report.runs[0].topics[0].figures[figure.name]
-        shown = figure.label in markdown
+    for one in FIGURES:
+        value = report.runs[0].topics[0].figures[one.name]
+        shown = one.label in markdown
         assert shown == (value is not None)
-        assert (f"<td>{figure.label}</td>" in html) == shown
-        assert f"<dt>{figure.label}</dt>" in html
+        assert (f"<td>{one.label}</td>" in html) == shown
+        assert f"<dt>{one.label}</dt>" in html
         if value is not None:
-            assert f"<td>{figure.shown(value)}</td>" in html
+            assert f"<td>{one.shown(value)}</td>" in html
     assert "+100.0 %" in markdown
     assert "worse; too few runs to tell from chance" in markdown
     for note in report.notes:
@@ -265,6 +251,7 @@ def test_the_page_points_nowhere() -> None:
     [
         ("rmr", 1.5, 1.0, "+50.0 %", "worse"),
         ("rmr", 0.5, 1.0, "-50.0 %", "better"),
+        ("rmr", -1.0, -2.0, "+50.0 %", "worse"),
         ("reliability", 0.5, 1.0, "-50.0 %", "worse"),
         ("degree_mean", 2.0, 1.0, "+100.0 %", ""),
         ("missing", 3.0, 0.0, "was 0", "worse"),
@@ -275,16 +262,15 @@ def test_the_page_points_nowhere() -> None:
 def test_changes(
     name: str, value: float | None, before: float | None, shown: str, tone: str
 ) -> None:
-    (figure,) = (figure for figure in FIGURES if figure.name == name)
     assert shown_change(value, before) == shown
-    assert direction(figure, value, before) == tone
+    assert direction(figure(name), value, before) == tone
 
 
 def test_what_is_within_chance_has_no_colour() -> None:
     """Pairs of the same seed say more than two sides do; fewer than three runs say nothing."""
     from episub_router.pipeline.report.comparison import compare
 
-    (rmr,) = (figure for figure in FIGURES if figure.name == "rmr")
+    rmr = figure("rmr")
 
     def of(*values: float | None, first: int = 1) -> dict[str, float | None]:
         return {str(seed): value for seed, value in enumerate(values, first)}
@@ -317,7 +303,6 @@ def test_sides_that_are_equal_are_rarely_called_different(kind: str) -> None:
     from episub_router.pipeline.report.comparison import COMPARED, interval
 
     name = "missing" if kind == "poisson" else "rmr"
-    (figure,) = (figure for figure in FIGURES if figure.name == name)
     rng = np.random.default_rng(1)
     draw: dict[str, Callable[[tuple[int, ...]], Any]] = {
         "normal": lambda size: rng.normal(10, 1, size),
@@ -329,7 +314,9 @@ def test_sides_that_are_equal_are_rarely_called_different(kind: str) -> None:
         seeds = [str(seed) for seed in range(len(ours))]
         others = seeds if paired else [f"other {seed}" for seed in seeds]
         found = interval(
-            figure, dict(zip(seeds, ours, strict=True)), dict(zip(others, theirs, strict=True))
+            figure(name),
+            dict(zip(seeds, ours, strict=True)),
+            dict(zip(others, theirs, strict=True)),
         )
         assert found is not None
         return not found[0] <= 0 <= found[1]
@@ -371,18 +358,17 @@ def test_budgets_that_say_nothing(text: str) -> None:
 
 
 def test_a_third_is_not_nothing() -> None:
-    (missing,) = (figure for figure in FIGURES if figure.name == "missing")
+    missing = figure("missing")
     assert [missing.shown(value) for value in (0, 1 / 3, 2.0, 1234.5)] == [
         "0", "0.333", "2", "1,234"
     ]  # fmt: skip
 
 
 def test_what_is_nearly_everything_is_not_everything() -> None:
-    (figure,) = (figure for figure in FIGURES if figure.name == "reliability")
-    assert figure.shown(1.0) == "100.00 %"
-    assert figure.shown(0.999999) == "99.999900 %"
-    assert figure.shown(1 - 1e-12) == "> 99.999999 %"
-    assert change(-1.0, -2.0) == 0.5
+    one = figure("reliability")
+    assert one.shown(1.0) == "100.00 %"
+    assert one.shown(0.999999) == "99.999900 %"
+    assert one.shown(1 - 1e-12) == "> 99.999999 %"
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from tests import children
 from tests.hosts import PATIENCE
 from tests.pipeline.files import SECOND, START, delimited, node_events, write_star
 from tests.pipeline.records import put_records
+from tests.pipeline.reports import gathered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -289,19 +290,17 @@ def test_a_report_shows_what_only_a_stream_has_answered(
     spark: SparkSession, tmp_path: Path, episub: Callable[[list[str]], int]
 ) -> None:
     from episub_router.pipeline.lake import Lake
-    from episub_router.pipeline.report.gathering import gather
-    from episub_router.pipeline.report.params import ReportParams
     from episub_router.pipeline.report.tables import headline
 
     traces, lake = tmp_path / "traces", Lake(spark, str(tmp_path / "lake"))
     write_parts(traces, 2, messages=40)
     drain(spark, Path(lake.root), traces)
-    made = gather(lake, ["r"], [], ReportParams())
+    made = gathered(lake, ["r"])
     (topic,) = made.topics
     assert "this is what its stream has answered so far" in headline(made)
     assert len(topic.messages) == 40
     answered(spark, tmp_path / "whole", traces)
-    (wanted,) = gather(Lake(None, str(tmp_path / "whole")), ["r"], [], ReportParams()).topics
+    (wanted,) = gathered(Lake(None, str(tmp_path / "whole")), ["r"]).topics
     # When the run began, before its first message, a stream doesn't keep.
     apart = wanted.messages[0]["after"]
     assert [row | {"after": row["after"] + apart} for row in topic.messages] == wanted.messages

@@ -56,7 +56,7 @@ def header_record(run: str, file: str, fields: Mapping[str, Any]) -> pa.RecordBa
 def records(run: str, file: str, offset: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     """`batch`, whose first row is row number `offset` of the file."""
     column = {name: batch.column(name) for name in batch.schema.names}
-    event, control = _texts(column["event"]), _texts(column["control"])
+    event, control = (column[name].cast(pa.string()) for name in ("event", "control"))
     is_send = pc.equal(event, "sendRPC")
     is_discard = pc.equal(event, "discard")
     message = _ids(column["message"])
@@ -85,12 +85,8 @@ def records(run: str, file: str, offset: int, batch: pa.RecordBatch) -> pa.Recor
     for name in ("hops", "size", "payload", "rtt"):
         made[name] = column[name]
     for name in ("state", "kind", "reason"):
-        made[name] = _texts(column[name])
+        made[name] = column[name].cast(pa.string())
     return assemble(run, file, np.arange(offset, offset + len(batch)), made)
-
-
-def _texts(column: pa.Array) -> pa.Array:
-    return column.cast(pa.string())
 
 
 def _ids(numbers: pa.Array) -> pa.Array:

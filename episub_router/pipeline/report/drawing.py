@@ -22,7 +22,7 @@ def draw(
     peers there are, where `parents` hasn't all of them."""
     below = _depths(root, parents)
     depths = below | dict.fromkeys(sorted(parents.keys() - below.keys()))
-    chosen = sorted(depths, key=lambda peer: (_far(depths[peer]), peer))[:most]
+    chosen = sorted(depths, key=lambda peer: (depths[peer] is None, depths[peer], peer))[:most]
     number = {peer: place for place, peer in enumerate(chosen)}
     # In the tree's order; what isn't in it comes last.
     in_tree = [peer for peer in below if peer in number]
@@ -44,10 +44,6 @@ def draw(
         kind=kind,
         left_out=max(total, len(depths)) - len(chosen),
     )  # fmt: skip
-
-
-def _far(depth: int | None) -> float:
-    return math.inf if depth is None else depth
 
 
 def _depths(root: str, parents: Mapping[str, str | None]) -> dict[str, int | None]:

@@ -93,17 +93,7 @@ GROUPS = {
 
 def figure(name: str) -> Figure:
     """The figure of this name. Raises KeyError."""
-    for one in FIGURES:
-        if one.name == name:
-            return one
-    raise KeyError(name)
-
-
-def change(value: float | None, before: float | None) -> float | None:
-    """(value − before) / |before|; None where one is missing or `before` is 0."""
-    if value is None or not before:
-        return None
-    return (value - before) / abs(before)
+    return {one.name: one for one in FIGURES}[name]
 
 
 def direction(figure: Figure, value: float | None, before: float | None) -> str:
@@ -117,10 +107,9 @@ def shown_change(value: float | None, before: float | None) -> str:
     """The change for people: per cent, or what it was if that was 0."""
     if value is None or before is None:
         return ""
-    relative = change(value, before)
     if value == before:
         return "same"
-    return f"was {before:g}" if relative is None else f"{relative:+.1%}".replace("%", " %")
+    return f"{(value - before) / abs(before):+.1%}".replace("%", " %") if before else "was 0"
 
 
 def _time(nanoseconds: float) -> str:

@@ -147,7 +147,8 @@ class RunRows:
             figures[f"control_{name}"] = math.fsum(known) if known else None
         sent = self._balance.get("sent_messages")
         figures["load_gini"] = sent["gini"] if sent and sent["mean"] else None
-        last = _last_look(looks)
+        last = next((look for kind in OVERLAYS for look in reversed(looks)
+                     if look["kind"] == kind), None)  # fmt: skip
         for name in ("degree_mean", "proximity_ratio", "components"):
             figures[name] = last[name] if last else None
         repaired = [row["repaired_after"] for row in faults if row["repaired_after"] is not None]
@@ -199,14 +200,6 @@ def _is(name: str, value: str | None) -> Any:
 def _of_all(rows: Iterable[Row]) -> list[Row]:
     """Those of the whole run."""
     return [row for row in rows if row["window"] is None]
-
-
-def _last_look(looks: Sequence[Row]) -> Row | None:
-    for kind in OVERLAYS:
-        of_kind = [look for look in looks if look["kind"] == kind]
-        if of_kind:
-            return of_kind[-1]
-    return None
 
 
 def _worst(peers: Sequence[Row], params: ReportParams) -> list[Row]:
