@@ -107,25 +107,45 @@ def test_a_lake_that_nothing_can_be_written_to_is_one_line(
     assert printed.err.splitlines() == [f"episub: [Errno 20] Not a directory: '{lake}'"]
 
 
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Engines and their settings that commands would start."""
+    pytest.importorskip("pysail")
+    from episub_router.pipeline import session
+
+    made: list[Any] = []
+
+    def start(master: object, conf: object, engine: str, remote: object) -> None:
+        made.append((engine, conf))
+        raise session.SparkError("it isn't needed")
+
+    monkeypatch.setattr(session, "start", start)
+    return made
+
+
+def test_gzipped_traces_are_as_large_as_what_is_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: list[Any]
+) -> None:
+    from episub_router.pipeline import session
+
+    monkeypatch.setattr(session, "SMALL_BYTES", 5000)
+    for name in ("a.pb", "a.pb.gz"):
+        (tmp_path / name).write_bytes(bytes(1000))
+        assert main(["pipeline", "ingest", str(tmp_path / name), "--lake", str(tmp_path)]) == 1
+    assert [engine for engine, _ in chosen] == [session.SAIL, session.SPARK]
+
+
 @pytest.mark.parametrize(
     ("traces", "more", "little"),
     [("here", [], True), ("hdfs://nn/traces", [], False), ("here", ["--master=m"], False)],
 )
 def test_the_batches_of_a_stream_are_little_data(
-    traces: str, more: list[str], little: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    traces: str, more: list[str], little: bool, tmp_path: Path, chosen: list[Any]
 ) -> None:
     """Whatever there will be, if it is on this machine, so Sail takes them; of a cluster nobody
     knows."""
-    pytest.importorskip("pysail")
     from episub_router.pipeline import session
 
-    chosen: list[Any] = []
-
-    def start(master: object, conf: object, engine: str, remote: object) -> None:
-        chosen.append((engine, conf))
-        raise session.SparkError("it isn't needed")
-
-    monkeypatch.setattr(session, "start", start)
     lake = tmp_path / "lake"
     given = ["pipeline", "stream", traces, "--run", "r", "--lake", str(lake), *more]
     assert main(given) == 1
