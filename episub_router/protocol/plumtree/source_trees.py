@@ -78,7 +78,7 @@ class SourceTrees:
             age = now - tree.root_at
             if tree.stands(now) and tree.children:
                 enough = age >= ROOT_INTERVAL and tree.carried >= _ROOT_MESSAGES
-                if enough or age >= 0.8 * TREE_IDLE:
+                if enough or age >= TREE_IDLE / 2:
                     self._send_root(source, now)
                 return source
             if age >= _RETRY:

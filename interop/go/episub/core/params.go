@@ -120,7 +120,7 @@ const (
 	retryRoot     = time.Second
 	renewRoot     = 20 * time.Second // after so many messages
 	renewMessages = 3
-	refreshRoot   = treeIdle * 8 / 10
+	refreshRoot   = treeIdle / 2    // or the next message may find the tree gone
 	leastRoot     = 5 * time.Second // between ROOTs, however many nodes ask
 	mostCost      = 60_000_000      // microseconds
 	unknownDelay  = 50_000
