@@ -5,13 +5,7 @@ from __future__ import annotations
 from episub_router.protocol.effects import DropReason
 from episub_router.protocol.messages import Graft, IHave
 from episub_router.protocol.plumtree.message_cache import VALIDATION_TIMEOUT, GossipMessage
-from episub_router.protocol.plumtree.state import (
-    LATE_ANSWER,
-    NeighborRecord,
-    PlumtreeState,
-    batched,
-    smoothed,
-)
+from episub_router.protocol.plumtree.state import NeighborRecord, PlumtreeState, batched, smoothed
 from episub_router.protocol.types import NEVER, MessageId, PeerId, Time
 from episub_router.util.timers import TimerMap
 
@@ -22,7 +16,6 @@ _PIGGYBACK = 0.02  # Seconds before its own time at which a message is asked for
 _PENDING_CHECK = 0.5  # Seconds between checks of a message in validation, or without announcers
 _LAG_FACTOR = 1.2  # Times the usual lag behind an announcement, ...
 _LAG_MARGIN = 0.005  # ... and so many seconds, until a message counts as missing
-_ANSWER_TIME = 0.05  # Seconds beside two round trips for an answer. Measured: one doubles p99
 _COMMON = 3  # Neighbours that announce a message. Chosen: of eight, two may lie together
 _MOST_DELAY = 2.0  # Seconds. Measured: a burst of 1,500 messages, 20 hosts on a core, brings 1.8
 # copies of each; without, 1,000 bring 5.3, as all announcers are asked in turn
@@ -143,7 +136,7 @@ class MissingMessages:
             self.give_up(message)
         else:
             backoff = [min(2 ** asked.count(peer), _MOST_BACKOFF) for peer in peers]
-            wait = (n * self._patience(p) for n, p in zip(backoff, peers, strict=True))
+            wait = (n * self._state.patience(p) for n, p in zip(backoff, peers, strict=True))
             self.due.set(message.id, now + max(self._delay, *wait))
             message.asked = [*message.asked, *((peer, now) for peer in peers)]
             return True
@@ -152,24 +145,17 @@ class MissingMessages:
     def _next_announcers(self, message: GossipMessage, now: Time) -> list[PeerId]:
         """The announcer asked least often, then not bad, not late, and the earliest; beside a bad
         one another one, too. None without announcers."""
-        left = [peer for peer in message.holders or () if peer in self._state.links]
+        state = self._state
+        left = [peer for peer in message.holders or () if peer in state.links]
         if len(left) < 2:
             return left
         asked = [peer for peer, _ in message.asked]
-        bad = [peer for peer in left if self._state.standings.is_bad(peer, now)]
+        bad = [peer for peer in left if state.standings.is_bad(peer, now)]
         # One that was asked already may be late with this message alone.
         unasked = [peer for peer in left if peer not in bad and peer not in asked]
-        late = [peer for peer in unasked if self._is_late(peer, now)]
+        late = [p for p in unasked if state.links[p].unanswered(now, state.patience(p))]
         left.sort(key=lambda peer: (asked.count(peer), peer in bad, peer in late))
         return left[:2] if left[0] in bad else left[:1]
-
-    def _is_late(self, peer: PeerId, now: Time) -> bool:
-        return self._state.links[peer].is_late(now, self._patience(peer))
-
-    def _patience(self, peer: PeerId) -> float:
-        """Seconds that a neighbour has to answer a GRAFT."""
-        rtt = self._state.rtt_of(peer)
-        return LATE_ANSWER if rtt is None else min(LATE_ANSWER, 2 * rtt + _ANSWER_TIME)
 
     def on_rejected(self, id: MessageId, now: Time) -> None:
         """No copy of `id` is in validation any more: it is asked for at once."""

@@ -134,7 +134,8 @@ class SourceTrees:
             believed = heard and state.source_of(peer) != source
             if is_later(root, tree) or (believed and not is_later(tree, root)):
                 return None  # It is over, or not the source's.
-            if tree.service(peer).missed >= ADOPT_AFTER:
+            serves = served and peer == tree.parent
+            if not serves and self._faults(tree, peer, now) >= ADOPT_AFTER:
                 return None  # Others bring this round, too.
         tree = state.trees.use(source)
         tree.note_root(now)
@@ -227,7 +228,7 @@ class SourceTrees:
         parent, missed = tree.parent, tree.service(tree.parent).missed
         # Each cycle of parents has a link that isn't feasible: look for another way at once.
         lost = not tree.is_feasible(parent) and peer not in tree.children
-        if lost or (missed >= ADOPT_AFTER and tree.is_feasible(peer)):
+        if lost or (self._faults(tree, parent, now) >= ADOPT_AFTER and tree.is_feasible(peer)):
             self._set_parent(tree, peer, now)
         elif parent is not None and missed and missed % ADOPT_AFTER == 0:
             other = self._another_parent(tree, parent)
@@ -239,6 +240,12 @@ class SourceTrees:
             return
         if not tree.is_feasible(peer):
             self.request_root(tree)
+
+    def _faults(self, tree: Tree, peer: PeerId | None, now: Time) -> int:
+        """What `peer` missed, and the answers that it owes: who withholds once may do so again."""
+        link = self._state.links.get(peer)
+        owed = 0 if link is None else link.unanswered(now, self._state.patience(link.peer))
+        return tree.service(peer).missed + owed
 
     def _another_parent(self, tree: Tree, parent: PeerId) -> PeerId | None:
         """In place of the only parent, if that has sent nothing since it first missed a message: it

@@ -22,6 +22,7 @@ type promises struct {
 	lag       time.Duration
 	first     int // missing messages that it announced first
 	asked     map[string]time.Time
+	answered  time.Time // when it was asked for what it last brought in time
 	payloadAt time.Time
 	doubted   bool // its last promise was broken, or kept late
 }
@@ -48,22 +49,28 @@ func (p *promises) noteLag(late time.Duration) {
 func (p *promises) keep(id string, now time.Time) {
 	p.payloadAt = now
 	if since, asked := p.asked[id]; asked {
-		p.doubted = now.Sub(since) > lateAnswer
+		if p.doubted = now.Sub(since) > lateAnswer; !p.doubted {
+			p.answered = since
+		}
 		delete(p.asked, id)
 	}
 }
 
-// isLate is whether it owes something for longer than that, or is doubted.
-func (p *promises) isLate(now time.Time, patience time.Duration) bool {
+// unanswered is how many answers in a row it owes for longer than that, and one more if it is doubted:
+// what was asked for before its last answer in time may have been lost.
+func (p *promises) unanswered(now time.Time, patience time.Duration) (count int) {
 	for id, since := range p.asked {
 		if now.Sub(later(since, p.payloadAt)) > silence || now.Sub(since) > longestWait {
 			delete(p.asked, id)
-			p.doubted = true
-		} else if now.Sub(since) > patience {
-			return true
+			p.doubted = p.doubted || since.After(p.answered)
+		} else if since.After(p.answered) && now.Sub(since) > patience {
+			count++
 		}
 	}
-	return p.doubted
+	if p.doubted {
+		count++
+	}
+	return count
 }
 
 func (t *Topic) onIHave(l *link, announcement *pb.IHave) {
@@ -208,7 +215,7 @@ func (t *Topic) nextAnnouncer(m *message) *link {
 			continue
 		}
 		rank := 2 * m.timesAsked(id)
-		if rank == 0 && l.isLate(t.port.Now(), t.patience(l)) {
+		if rank == 0 && l.unanswered(t.port.Now(), t.patience(l)) > 0 {
 			rank = 1
 		}
 		if best == nil || rank < least {

@@ -56,13 +56,22 @@ func (t *Topic) onTreeMessage(tr *tree, m *message) {
 	}
 }
 
+// faults are what a neighbour missed, and the answers that it owes: who withholds in one tree may in all.
+func (t *Topic) faults(tr *tree, id peer.ID) int {
+	count := tr.serviceOf(id).missed
+	if l := t.link(id); l != nil {
+		count += l.unanswered(t.port.Now(), t.patience(l))
+	}
+	return count
+}
+
 // onPulled: a neighbour had to be asked for a message; it may be a better parent.
 func (t *Topic) onPulled(tr *tree, from peer.ID) {
 	missed := tr.serviceOf(tr.parent).missed
 	// Each cycle of parents has a link that isn't feasible: look for another way at once.
 	lost := !tr.feasible(tr.parent) && !contains(tr.children, from)
 	switch {
-	case lost || (missed >= adoptAfter && tr.feasible(from)):
+	case lost || (t.faults(tr, tr.parent) >= adoptAfter && tr.feasible(from)):
 		t.setParent(tr, from)
 	case tr.parent != "" && missed > 0 && missed%adoptAfter == 0:
 		if other := t.anotherParent(tr); other != "" {

@@ -136,7 +136,7 @@ func (t *Topic) onTreeRoot(l *link, entry *pb.TreeRoot) bool {
 		if over || (believed && !proofs.Later(tr.round, tr.proof, round, entry.Proof)) {
 			return false // it is over, or not the source's
 		}
-		if tr.serviceOf(l.id).missed >= adoptAfter {
+		if t.faults(tr, l.id) >= adoptAfter && !(served && tr.parent == l.id) {
 			return false // others bring this round, too
 		}
 	}

@@ -186,6 +186,35 @@ func TestANewRoundCountsFromThoseAloneThatHaveServed(t *testing.T) {
 	}
 }
 
+func TestOneThatOwesWhatItAnnouncedBringsNoNewRound(t *testing.T) {
+	a := rooted(t, 3)
+	parent, other := a.topic.links[0], a.topic.links[1]
+	root := &pb.TreeRoot{Source: []byte(a.source), Round: proto.Uint32(2), Proof: last}
+	for _, l := range []*link{parent, other} {
+		for _, id := range []string{"m", "n"} {
+			l.promises.asked[id] = a.n.now
+		}
+	}
+	a.n.now = a.n.now.Add(lateAnswer + time.Millisecond)
+	if a.topic.onTreeRoot(other, root) {
+		t.Error("who withholds in one tree does so in others")
+	}
+	if !a.topic.onTreeRoot(parent, root) {
+		t.Error("it serves")
+	}
+}
+
+func TestAParentThatOwesWhatItAnnouncedIsReplacedWithItsFirstMiss(t *testing.T) {
+	a := rooted(t, 3)
+	parent, other := a.topic.links[0], a.topic.links[1]
+	parent.promises.asked["m"] = a.n.now
+	a.n.now = a.n.now.Add(lateAnswer + time.Millisecond)
+	a.gossip(other, true)
+	if tr := a.topic.trees.known[a.source]; tr.parent != other.id {
+		t.Error("it stays")
+	}
+}
+
 func TestALateParentGivesWayAndDoesNotFail(t *testing.T) {
 	tr := &tree{services: map[peer.ID]*service{}}
 	for i := range 2 * failedAfter {
