@@ -49,7 +49,7 @@ def test_megabytes_over_slow_uplinks_condemn_nobody(
 
     monkeypatch.setattr(Standings, "add", spy)
     monkeypatch.setattr(state, "SILENCE", silence)
-    summary = run(scenario_of(SCENARIO), 2).summary
+    summary = run(scenario_of(SCENARIO), 4).summary
     assert summary["traffic"]["GRAFT"]["sends"] > 100
     bad = sum(standing < rules.BAD_BELOW for standing in standings) / len(standings)
     assert bad > 0.2 if silence < 1 else bad < 0.01
