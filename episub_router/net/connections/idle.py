@@ -13,20 +13,19 @@ from typing import Any
 from weakref import WeakSet
 
 import trio
-from libp2p.abc import IHost, INetConn, INetStream, INetwork, INotifee
+from libp2p.abc import IHost, INetConn, INetwork, INotifee
 from libp2p.custom_types import TProtocol
 from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.peer.id import ID
 from libp2p.rcmgr import Direction
 
-from episub_router.net.connections.closing import close_within
-from episub_router.net.connections.kernel import notice_silence, pass_at_once, socket_below
+from episub_router.net.connections.closing import close_within, write_whole
+from episub_router.net.connections.kernel import notice_silence, receive_ahead, socket_below
 from episub_router.net.connections.moved import MovedPeers
 from episub_router.net.connections.ping import PING_PROTOCOL
 from episub_router.net.counters import Counters, Ordinary
 from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
 from episub_router.net.tasks import Tasks
-from episub_router.util.receive_window import ReceiveWindow
 
 _CLOSE_TIMEOUT = 5.0
 """Seconds; py-libp2p's close takes 0.2."""
@@ -99,7 +98,8 @@ class ConnectionNotifee(INotifee):
     async def connected(self, network: INetwork, conn: INetConn) -> None:
         with self.counters.guarded("connected"):
             probed = notice_silence(conn.muxed_conn, self.silence_timeout)
-            pass_at_once(conn.muxed_conn)
+            write_whole(conn.muxed_conn)
+            receive_ahead(conn.muxed_conn)
             outbound = _is(conn, Direction.OUTBOUND)
             self.peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
             await self._moved.connected(network, conn)
@@ -109,14 +109,10 @@ class ConnectionNotifee(INotifee):
             self.peers.connection_closed(conn.muxed_conn.peer_id)
             _give_back_slot(network, conn)
 
-    async def opened_stream(self, network: INetwork, stream: INetStream) -> None:
-        with self.counters.guarded("opened_stream"):
-            ReceiveWindow(stream)
-
     async def _ignored(self, *_: Any, **__: Any) -> None:
         pass
 
-    closed_stream = listen = listen_close = _ignored
+    opened_stream = closed_stream = listen = listen_close = _ignored
 
 
 def _give_back_slot(network: Any, connection: INetConn) -> None:
