@@ -12,7 +12,7 @@ import trio
 from libp2p.pubsub.floodsub import PROTOCOL_ID, FloodSub
 from trio.testing import MockClock
 
-from episub_router import PubsubDrop, PubsubParams, ResilientPubsub
+from episub_router import PublishTimeout, PubsubDrop, PubsubParams, ResilientPubsub
 from episub_router.util.bounded_channel import BoundedSender
 from episub_router.util.own_readers import OwnReaders
 from tests.hosts import running_nodes
@@ -133,6 +133,8 @@ async def test_readers_and_room_share_the_time_out() -> None:
             timeout: float | None,  # noqa: ASYNC109
         ) -> AsyncIterator[None]:
             self.timeouts.append(timeout)
+            if len(self.timeouts) > 2:
+                raise PublishTimeout("no room")
             yield
 
     class GatedFloodSub(Gate, FloodSub): ...
@@ -146,8 +148,10 @@ async def test_readers_and_room_share_the_time_out() -> None:
     ) as (node,):
         assert isinstance(node.pubsub, ResilientPubsub)
         await node.pubsub.subscribe(TOPIC)
-        for number in range(3):
+        for number in range(2):
             await node.pubsub.publish(TOPIC, bytes([number]), timeout=0.3)
+        with pytest.raises(PublishTimeout, match=r"no room; waited (0\.[3-9]|[1-9])"):
+            await node.pubsub.publish(TOPIC, bytes([2]), timeout=0.3)
     first, _, third = Gate.timeouts
     assert first is not None
     assert 0.2 < first <= 0.3

@@ -125,7 +125,7 @@ class PublishRoom:
                             self._waits.spend(peer.key, now, _MILLISECONDS * (now - begin))
                             peer.waited_for_until = now
         if scope.cancelled_caught:
-            raise PublishTimeout(f"no room to publish in time: {self._fullest(topics)}")
+            raise PublishTimeout(f"no room to publish: {self._fullest(topics)}")
 
     def _receivers(self, topics: Sequence[str]) -> list[tuple[str, RemotePeer]]:
         return [

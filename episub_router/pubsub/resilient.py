@@ -31,7 +31,12 @@ from libp2p.pubsub.rpc_queue import OutBoundQueueSize, RpcQueue
 from libp2p.tools.timed_cache.last_seen_cache import LastSeenCache
 
 from episub_router.hooked_pubsub import HookedPubsub
-from episub_router.publishing import PublishGate, check_message_size, check_one_pubsub
+from episub_router.publishing import (
+    PublishGate,
+    PublishTimeout,
+    check_message_size,
+    check_one_pubsub,
+)
 from episub_router.pubsub.acceptance import fault_of
 from episub_router.pubsub.drops import REJECTED, PubsubDrop
 from episub_router.pubsub.frames import FrameOverdue, FrameReader
@@ -301,8 +306,13 @@ class ResilientPubsub(HookedPubsub):
         timeout = timeout and max(since + timeout - trio.current_time(), _LEAST_WAIT)
         router: Any = self.router
         gated = isinstance(router, PublishGate)
-        async with router.room_to_publish(topics, len(data), timeout) if gated else nullcontext():
-            await self.send_message(topics, bytes(data))
+        room = router.room_to_publish(topics, len(data), timeout) if gated else nullcontext()
+        try:
+            async with room:
+                await self.send_message(topics, bytes(data))
+        except PublishTimeout as error:
+            waited = trio.current_time() - since  # for its own readers, too
+            raise PublishTimeout(f"{error}; waited {waited:.1f} s") from None
 
     async def publish_nowait(self, topic_id: str | list[str], data: bytes) -> None:
         """As `publish`, but raise BacklogFull instead of waiting for room.
