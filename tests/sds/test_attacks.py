@@ -82,6 +82,35 @@ def test_what_two_peers_lack_is_asked_for_when_another_names_it() -> None:
         assert of(one.wait(1.0), fx.AskIds) == asked
 
 
+def test_logs_are_compared_as_often_as_ever_while_something_is_left_to_that() -> None:
+    """After a quiet time a message that two neighbours lacked, too, came minutes later: comparisons
+    had become eight times rarer."""
+    one = One()
+    for peer in "pqrs":
+        one.participant.peer_up(peer, one.now)
+    one.hear("known")
+
+    def compared(seconds: float) -> int:
+        """Comparisons in that time; logs are equal."""
+        end, count = one.now + seconds, 0
+        while one.now < end:
+            for ask in of(one.wait(1.0), fx.AskCompare):
+                count += 1
+                one.compared(ask.peer, LogComparison())
+        return count
+
+    compared(1800.0)
+    assert compared(600.0) < 3
+    one.take(made("child", "missing"), source="p")
+    (first,) = of(one.wait(1.0), fx.AskIds)
+    second = of(one.ids_answered(first.peer, ("missing",), None), fx.AskIds)[0]
+    one.ids_answered(second.peer, ("missing",), None)
+    assert compared(300.0) >= 4
+    one.hear("missing")
+    compared(900.0)
+    assert compared(600.0) < 3
+
+
 @pytest.mark.slow
 def test_a_flood_takes_its_share_of_the_log_and_no_more() -> None:
     """2,200 tiny messages pushed all honest ones out of a log of 2,000."""

@@ -32,6 +32,7 @@ from episub_router.sds.protocol.ranges import (
     SALT_SIZE,
     LogComparison,
 )
+from episub_router.sds.protocol.wants import Wants
 
 _ROUNDS = 64
 """Comparisons of one job: more than any log needs."""
@@ -91,6 +92,7 @@ class Catchup:
     peers: StreamPeers
     log: Log
     joining: Joining
+    wants: Wants
     _queue: dict[PeerRef, None] = field(default_factory=dict)
     _queue_at: Time = NEVER
     _periodic_at: Time = NEVER
@@ -345,8 +347,15 @@ class Catchup:
         elif took < self.params.pull_timeout / 4:
             self._page = min(self.params.page_items, 2 * self._page)
 
+    def missing(self, now: Time) -> None:
+        """Something is missing that peers aren't asked for by id: comparisons don't get rarer."""
+        if self._pause > 1.0:
+            self._pause = 1.0
+            self._periodic_at = min(self._periodic_at, self._after_interval(now))
+
     def _rest(self, *, quiet: bool) -> None:
-        self._pause = min(_IDLE_FACTOR, self._pause * 2) if quiet else 1.0
+        rarer = quiet and not self.wants.left
+        self._pause = min(_IDLE_FACTOR, self._pause * 2) if rarer else 1.0
         self._seen = self.log.added
 
     def _end(self, now: Time, *, again: bool) -> None:

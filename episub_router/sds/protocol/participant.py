@@ -138,7 +138,7 @@ class Participant:
         self._opened = opened
         self._state = b""
         """What has come of a snapshot."""
-        self._catchup = Catchup(params, rng, self.peers, self.log, self._joining)
+        self._catchup = Catchup(params, rng, self.peers, self.log, self._joining, self.wants)
         self._ephemeral: dict[MessageId, None] = {}
         if restored is not None:
             self._restore(restored, now)
@@ -488,6 +488,8 @@ class Participant:
                 self.peers.answered(peer)
                 wall, since = self.clock.wall(now), self.log.since
                 self.wants.not_had(peer, unknown, now, wall=wall, gone=response.gone, since=since)
+                if self.wants.left:
+                    self._catchup.missing(now)
                 rest = tuple(i for i in ids if i not in said)
                 if rest and said:
                     effects.append(fx.AskIds(peer, rest))  # the page was full

@@ -96,6 +96,11 @@ class Wants:
         """Whether a repair request waits for a message to travel with."""
         return bool(self._overdue)
 
+    @property
+    def left(self) -> bool:
+        """Whether some are not asked for by id, but left to comparisons."""
+        return len(self._pulls) < len(self._wants)
+
     def add(
         self,
         message_id: MessageId,
