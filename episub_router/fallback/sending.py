@@ -68,16 +68,17 @@ class MessageSender(GossipSub):
         for topic in pubsub_msg.topicIDs:
             for observer in self.topic_observation.get_observers(topic):
                 await self.emit_ihave(topic, [message_id], observer)
-        rpc = rpc_pb2.RPC(publish=[pubsub_msg])
         own = msg_forwarder == pubsub.host.get_id()
         if own and not receivers:
             for topic in pubsub_msg.topicIDs:
                 kept = Gossip(message_id, 1, pubsub_msg, pubsub_msg.ByteSize())
                 self._unsent.remember(topic, kept)
-        if own and self.own_record is not None:
-            rpc.senderRecord = self.own_record()
-        for peer in receivers:
-            self.send_rpc(peer, rpc)
+        if receivers:
+            rpc = rpc_pb2.RPC(publish=[pubsub_msg])
+            if own and self.own_record is not None:
+                rpc.senderRecord = self.own_record()
+            for peer in receivers:
+                self.send_rpc(peer, rpc)
         now = int(time.time())
         for topic in pubsub_msg.topicIDs:
             if topic not in self.mesh:

@@ -134,8 +134,8 @@ class Outbound(PeerListener):
     def flush(self, peer: RemotePeer) -> None:
         """Move what waits for `peer` into its queue, as far as there is room; once all pieces of a
         step wait, since before the machine counts those as sent that are yet to come."""
-        queue = self.peers.queue(peer)
-        if queue is None or peer.state is not PeerState.WRITABLE or not peer.backlog:
+        queue = self.peers.queue(peer) if peer.backlog else None
+        if queue is None or peer.state is not PeerState.WRITABLE:
             return
         self._follow(peer, queue)
         pieces = peer.backlog.pieces
@@ -154,9 +154,11 @@ class Outbound(PeerListener):
 
         async def pop_and_refill() -> RPC | None:
             rpc = await pop()
-            with self.counters.guarded("sending what waits"):
-                peer.took = True
+            peer.took = True
+            try:
                 self.flush(peer)
+            except Exception:
+                self.counters.caught("sending what waits")
             return rpc
 
         setattr(queue, "pop", pop_and_refill)  # noqa: B010 (for mypy)

@@ -105,8 +105,8 @@ class TopicDriver(PeerListener):
         self._fed_at = -NEVER
         """When something other than a timer last happened."""
         self._stopped = False
-        self._asleep_until = NEVER
-        self._wake = trio.Event()
+        self._sleep = trio.CancelScope()
+        """Ends when the next timer is due."""
 
     def machine(self, topic: str) -> Topic | None:
         """The machine of a topic that this node is in."""
@@ -227,13 +227,11 @@ class TopicDriver(PeerListener):
         """Fire the machines' timers, until cancelled."""
         while True:
             deadlines = (each.machine.next_deadline() for each in self.joined.values())
-            self._asleep_until = min(deadlines, default=NEVER)
-            now = trio.current_time()
+            until, now = min(deadlines, default=NEVER), trio.current_time()
             if now - self._fed_at >= _AT_REST:
-                self._asleep_until = max(self._asleep_until, now + _SPACING)
-            self._wake = trio.Event()
-            with trio.move_on_at(self._asleep_until):
-                await self._wake.wait()
+                until = max(until, now + _SPACING)
+            with trio.CancelScope(deadline=until) as self._sleep:
+                await trio.sleep_forever()
             now = trio.current_time()
             self._queue.extend(
                 (name, None)
@@ -261,8 +259,7 @@ class TopicDriver(PeerListener):
                     self._step(joined, event, now)
                 except Exception:
                     self.counters.caught(f"{type(event).__name__} in a topic")
-                if joined.machine.next_deadline() < self._asleep_until:
-                    self._wake.set()
+                self._sleep.deadline = min(self._sleep.deadline, joined.machine.next_deadline())
         finally:
             self._busy = False
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
+from libp2p.io.exceptions import ConnectionClosedError
+from libp2p.io.trio import TrioTCPStream
 from libp2p.peer.id import ID
 
 from episub_router import RouterParams
@@ -17,7 +20,7 @@ from episub_router.net.connections import kernel
 from episub_router.net.connections.kernel import (
     bytes_received,
     notice_silence,
-    receive_ahead,
+    pass_at_once,
     shortest_rtt,
     socket_below,
 )
@@ -37,7 +40,8 @@ async def test_a_socket_that_has_closed_is_left_alone() -> None:
     one, other = trio.socket.socketpair()
     one.close()
     other.close()
-    assert not notice_silence(SimpleNamespace(secured_conn=trio.SocketStream(one)), 7.0)
+    layer = TrioTCPStream(trio.SocketStream(one))
+    assert not notice_silence(SimpleNamespace(secured_conn=layer), 7.0)
 
 
 @LINUX
@@ -63,7 +67,8 @@ PEER = ID(b"peer")
 
 def host_over(*streams: trio.SocketStream | None) -> Any:
     """A host with these connections to each peer."""
-    connections = [SimpleNamespace(muxed_conn=SimpleNamespace(conn=each)) for each in streams]
+    layers = [stream and TrioTCPStream(stream) for stream in streams]
+    connections = [SimpleNamespace(muxed_conn=SimpleNamespace(conn=each)) for each in layers]
     network = SimpleNamespace(get_connections=lambda _: connections)
     return SimpleNamespace(get_network=lambda: network)
 
@@ -132,15 +137,39 @@ def test_the_kernels_microseconds_are_seconds(
 
 async def test_what_is_there_is_received_at_once() -> None:
     one, other = trio.socket.socketpair()
-    stream = trio.SocketStream(one)
-    layer = SimpleNamespace(conn=SimpleNamespace(stream=stream))
-    receive_ahead(layer)
+    tcp = TrioTCPStream(trio.SocketStream(one))
+    pass_at_once(SimpleNamespace(conn=tcp))
     await other.send(b"2:message, and more")
-    parts = [await stream.receive_some(2)]
+    parts = [await tcp.read(2)]
+    pass_at_once(SimpleNamespace(conn=tcp))  # by a second router of the host
+    assert await tcp.read(0) == b""
     await other.send(b".")
     assert await one.recv(2) == b"."  # Nothing else is left in the socket.
-    parts += [await stream.receive_some(most) for most in (7, None)]
+    parts += [await tcp.read(most) for most in (7, None)]
     assert parts == [b"2:", b"message", b", and more"]
     other.close()
-    assert await stream.receive_some(2) == b""
-    receive_ahead(SimpleNamespace(conn=None))  # what stands on no socket
+    assert await tcp.read(2) == b""
+    one.close()
+    assert await tcp.read(2) == b""
+    pass_at_once(SimpleNamespace(conn=None))  # what stands on no socket
+
+
+async def test_what_a_socket_has_no_room_for_follows_in_order_though_the_writer_is_cancelled() -> (
+    None
+):
+    one, other = trio.socket.socketpair()
+    tcp = TrioTCPStream(trio.SocketStream(one))
+    pass_at_once(SimpleNamespace(conn=tcp))
+    sent, received = {bytes([number]) * 500_000 for number in range(3)}, b""
+    async with trio.open_nursery() as nursery:
+        for data in sent:
+            nursery.start_soon(tcp.write, data)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            while len(received) < 1_500_000:
+                received += await other.recv(65_536)
+    assert {received[at : at + 500_000] for at in (0, 500_000, 1_000_000)} == sent
+    other.close()
+    with pytest.raises(ConnectionClosedError):
+        await tcp.write(b"more")

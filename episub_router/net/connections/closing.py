@@ -1,13 +1,11 @@
-"""Connections that are closed within a time, and messages over them that are written whole."""
+"""Connections that are closed within a time."""
 
 from __future__ import annotations
 
-import socket
 from contextlib import suppress
-from typing import Any
 
 import trio
-from libp2p.abc import IMuxedConn, INetConn
+from libp2p.abc import INetConn
 
 from episub_router.net.connections.kernel import socket_below
 
@@ -27,19 +25,3 @@ async def close_within(connection: INetConn, seconds: float) -> None:
         with suppress(Exception):  # It may go down by itself meanwhile, which is what is wanted.
             await connection.close()
         nursery.cancel_scope.cancel()
-
-
-def write_whole(connection: IMuxedConn) -> None:
-    """Have a write that has begun go on when its task is cancelled: after part of a Noise message,
-    or one that was counted and not sent, the other end can't decrypt anything. Only where the
-    kernel ends a connection that takes nothing (`notice_silence`)."""
-    secured: Any = getattr(connection, "secured_conn", None)
-    if secured is None or not hasattr(socket, "TCP_USER_TIMEOUT"):
-        return
-    write = secured.write
-
-    async def whole(data: bytes) -> None:
-        with trio.CancelScope(shield=True):
-            await write(data)
-
-    secured.write = whole

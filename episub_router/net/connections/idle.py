@@ -19,8 +19,8 @@ from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.peer.id import ID
 from libp2p.rcmgr import Direction
 
-from episub_router.net.connections.closing import close_within, write_whole
-from episub_router.net.connections.kernel import notice_silence, receive_ahead, socket_below
+from episub_router.net.connections.closing import close_within
+from episub_router.net.connections.kernel import notice_silence, pass_at_once, socket_below
 from episub_router.net.connections.moved import MovedPeers
 from episub_router.net.connections.ping import PING_PROTOCOL
 from episub_router.net.counters import Counters, Ordinary
@@ -98,8 +98,7 @@ class ConnectionNotifee(INotifee):
     async def connected(self, network: INetwork, conn: INetConn) -> None:
         with self.counters.guarded("connected"):
             probed = notice_silence(conn.muxed_conn, self.silence_timeout)
-            write_whole(conn.muxed_conn)
-            receive_ahead(conn.muxed_conn)
+            pass_at_once(conn.muxed_conn)
             outbound = _is(conn, Direction.OUTBOUND)
             self.peers.connection_opened(conn.muxed_conn.peer_id, probed, outbound)
             await self._moved.connected(network, conn)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import trio
 from libp2p.abc import IHost
+from libp2p.io.trio import TrioTCPStream
 from libp2p.peer.id import ID
 
 _LAYERS = ("secured_conn", "conn", "read_writer", "stream")
@@ -37,31 +40,65 @@ _FINEST = 0.001
 def socket_below(layer: Any) -> trio.socket.SocketType | None:
     """The socket at the bottom of `layer`, a part of py-libp2p's connection; None if it stands on
     no TCP socket."""
-    stream = _stream_below(layer)
-    return None if stream is None else stream.socket
+    tcp = _tcp_below(layer)
+    return None if tcp is None else tcp.stream.socket
 
 
-def _stream_below(layer: Any) -> Any:
-    while layer is not None and not isinstance(layer, trio.SocketStream):
+def _tcp_below(layer: Any) -> TrioTCPStream | None:
+    while layer is not None and not isinstance(layer, TrioTCPStream):
         layer = next((getattr(layer, name) for name in _LAYERS if hasattr(layer, name)), None)
-    return layer
+    return layer if layer is not None and isinstance(layer.stream, trio.SocketStream) else None
 
 
-def receive_ahead(layer: Any) -> None:
-    """Receive all that is there: py-libp2p asks for the length of a Noise message, then for it."""
-    stream = _stream_below(layer)
-    if stream is None:
+def pass_at_once(layer: Any) -> None:
+    """Spare `layer` turns of the event loop, of which py-libp2p takes six for each Noise message:
+    send what the socket takes at once, and receive all that is there.
+
+    A write that has begun goes on when its task is cancelled, if the kernel ends a connection that
+    takes nothing (`notice_silence`): after part of a Noise message, or one that was counted and not
+    sent, the other end can't decrypt anything."""
+    tcp = _tcp_below(layer)
+    if tcp is None or os.name != "posix":
+        secured = getattr(layer, "secured_conn", None)
+        if secured is not None:
+            secured.write = _whole(secured.write)
         return
-    receive, ahead = stream.receive_some, b""
+    if "read" in vars(tcp):  # A host may have had another router before, which is notified, too.
+        return
+    own, write, read, ahead = tcp.stream.socket, _whole(tcp.write), tcp.read, b""
 
-    async def receive_some(most: int | None = None) -> bytes:
+    # What fails, or has no room, is done again in the usual way.
+    async def write_at_once(data: bytes) -> None:
+        sent = 0
+        if not tcp.write_lock.locked():
+            with suppress(OSError):
+                sent = os.write(own.fileno(), data)
+        if sent < len(data):
+            await write(data[sent:])
+
+    async def read_at_once(most: int | None = None) -> bytes:
         nonlocal ahead
-        data = ahead or bytes(await receive(_RECEIVED))
+        if most == 0:
+            return b""
+        if not ahead:
+            with suppress(OSError, ValueError, trio.ClosedResourceError):
+                await trio.lowlevel.wait_readable(own.fileno())
+                ahead = os.read(own.fileno(), _RECEIVED)
+        data = ahead or await read(_RECEIVED)
         most = len(data) if most is None else most
         ahead = data[most:]
         return data[:most]
 
-    stream.receive_some = receive_some
+    shortcut: Any = tcp
+    shortcut.write, shortcut.read = write_at_once, read_at_once
+
+
+def _whole(write: Callable[[bytes], Awaitable[None]]) -> Callable[[bytes], Awaitable[None]]:
+    async def whole(data: bytes) -> None:
+        with trio.CancelScope(shield=hasattr(socket, "TCP_USER_TIMEOUT")):
+            await write(data)
+
+    return whole
 
 
 def notice_silence(layer: Any, seconds: float) -> bool:
