@@ -339,7 +339,8 @@ class EpisubRouter(IPubsubRouter, Service):
             nursery.start_soon(node.outbound.run)
             interval = (self._fallback or _DEFAULT_FALLBACK).direct_connect_interval
             nursery.start_soon(close_from_lost_addresses, node.host)
-            nursery.start_soon(node.stay_connected, self._direct.values(), interval)
+            for peer in self._direct.values():
+                nursery.start_soon(node.stay_connected, peer, interval)
             for side in self._sides:
                 nursery.start_soon(side.run)
 

@@ -6,7 +6,7 @@ docs/design.md has the way of a message through them, in and out.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from random import Random
@@ -140,22 +140,17 @@ class NodeParts:
         finally:
             self.topics.stop()
 
-    async def stay_connected(self, peers: Collection[PeerInfo], interval: float) -> None:
-        """Keep connections to direct peers, whichever protocol they speak, until cancelled: look
-        every `interval` seconds for those that are gone (gossipsub v1.1)."""
-        network = self.host.get_network()
-        for info in peers:
-            network.protect(info.peer_id, "direct-peer")
+    async def stay_connected(self, peer: PeerInfo, interval: float) -> None:
+        """Keep a connection to a direct peer, whichever protocol it speaks, until cancelled: look
+        every `interval` seconds whether it is gone (gossipsub v1.1)."""
+        network, store = self.host.get_network(), self.host.get_peerstore()
+        network.protect(peer.peer_id, "direct-peer")
         await trio.sleep(_DIRECT_FIRST_AFTER)
-        while peers:
-            async with trio.open_nursery() as nursery:
-                for info in peers:
-                    # Whatever connects to a peer limits the life of its addresses.
-                    store = self.host.get_peerstore()
-                    store.add_addrs(info.peer_id, info.addrs, PERMANENT_ADDR_TTL)
-                    if not network.get_connections(info.peer_id):
-                        peer = self.peers[info.peer_id.to_bytes()]
-                        nursery.start_soon(partial(self.dialer.connect, peer, given=info.addrs))
+        while True:
+            # Whatever connects to a peer limits the life of its addresses.
+            store.add_addrs(peer.peer_id, peer.addrs, PERMANENT_ADDR_TTL)
+            if not network.get_connections(peer.peer_id):
+                await self.dialer.connect(self.peers[peer.peer_id.to_bytes()], given=peer.addrs)
             await trio.sleep(interval)
 
     async def stop_auto_connector(self) -> None:

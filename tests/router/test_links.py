@@ -333,6 +333,34 @@ async def test_a_direct_peer_is_dialled_where_the_operator_says() -> None:
             await eventually(lambda: record(node, other).state is PeerState.WRITABLE)
 
 
+async def test_a_direct_peer_that_is_there_waits_for_none_that_answer_nothing() -> None:
+    public = [create_new_key_pair(bytes([number]) * 32).public_key for number in range(100, 120)]
+    gone = [ID.from_pubkey(key) for key in public]
+
+    async def say_nothing(_: trio.SocketStream) -> None:
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery, running_nodes(1, router=EpisubRouter) as [other]:
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, say_nothing, [listener])
+        mute = [Multiaddr(f"/ip4/127.0.0.1/tcp/{listener.socket.getsockname()[1]}")]
+        direct = EpisubRouter(
+            direct_peers=[other.info, *(PeerInfo(peer, mute) for peer in gone)],
+            fallback=FallbackParams(direct_connect_interval=1),
+            router_params=RouterParams(dial_timeout=0.5),
+        )
+        async with running_nodes(1, router=lambda: direct, seed=1) as [node]:
+            known = peers_of(node)
+            await eventually(lambda: is_connected(node, other))
+            await eventually(lambda: all(known[peer.to_bytes()].dial_pause for peer in gone))
+            dials = count(node, Ordinary.DIALS)
+            await eventually(lambda: count(node, Ordinary.DIALS) > dials)
+            await node.host.disconnect(other.id)
+            await eventually(lambda: is_connected(node, other))
+            assert count(node, Ordinary.DIALS) - dials < len(gone) / 2
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_peer_without_a_known_address_is_not_dialled() -> None:
     async with running_nodes(1, router=EpisubRouter) as [node]:
         peer = peers_of(node)[b"\x00\x24\x08\x01\x12\x20" + bytes(32)]

@@ -75,8 +75,8 @@ class Dialer(PeerListener):
         self._limiter = trio.CapacityLimiter(1)
         """As many dials at a time as the event loop keeps up with, up to `DIALS_AT_ONCE`."""
         self._for_others = trio.CapacityLimiter(1)
-        """Passed first by dials that other nodes' messages asked for: half of the turns are kept
-        from them, or made-up addresses could take all."""
+        """Passed first by dials that other nodes' messages asked for, and those to peers whose last
+        one failed: half of the turns are kept from them, or time-outs could take all."""
         self._allow(_FEWEST)
         self._under_way = 0
 
@@ -139,7 +139,7 @@ class Dialer(PeerListener):
         self._under_way += 1
         try:
             async with AsyncExitStack() as turn:
-                if for_others:
+                if for_others or peer.dial_pause:
                     await turn.enter_async_context(self._for_others)
                 await turn.enter_async_context(self._limiter)
                 reason = await self._dial(peer, given)
