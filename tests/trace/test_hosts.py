@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from libp2p.pubsub.pubsub import Pubsub
 
 from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.pb.trace_pb2 import TraceEvent
-from episub_router.sds import SdsChannel
+from episub_router.sds import SdsChannel, SqliteStore
 from episub_router.trace.kinds import kind_of
 from episub_router.trace.tracer import Tracer
 from tests.fallback.mixed import gossipsub, network, subscribe
@@ -265,6 +266,30 @@ async def test_sds_is_in_the_same_trace(tmp_path: Path) -> None:
     acks = [e.ack for e in of_kind(whole(tmp_path / "n0.pb"), "sds") if e.HasField("ack")]
     assert {ack.messageID for ack in acks} == {first.id}
     assert {ack.by for ack in acks if not ack.HasField("probability")} == {b.id.to_base58()}
+
+
+async def test_what_sds_fetches_again_for_a_damaged_row_is_delivered_once(tmp_path: Path) -> None:
+    path = tmp_path / "b.db"
+    with tracers(tmp_path) as traces:
+        async with (
+            episub_nodes(2, traces) as (a, b),
+            SdsChannel(a.pubsub, "room") as from_a,
+        ):
+            await connect_all([(a, b)])
+            with closing(SqliteStore(path)) as store:
+                async with SdsChannel(b.pubsub, "room", store=store) as from_b:
+                    sent = await from_a.send(b"hello")
+                    with trio.fail_after(PATIENCE):
+                        await from_b.__anext__()
+            with closing(sqlite3.connect(path)) as db, db:
+                db.execute("UPDATE message SET raw = x'FFFF'")
+            with closing(SqliteStore(path)) as store:
+                async with SdsChannel(b.pubsub, "room", store=store) as from_b:
+                    log = from_b._driver.participant.log
+                    assert sent.id not in log
+                    await eventually(lambda: sent.id in log)
+    events = of_kind(whole(tmp_path / "n1.pb"), "sds")
+    assert [e.deliver.messageID for e in events if e.HasField("deliver")] == [sent.id]
 
 
 async def test_a_tracer_needs_a_pubsub_that_can_be_watched(tmp_path: Path) -> None:

@@ -149,6 +149,8 @@ class ChannelDriver:
         if saved is not None and saved.damaged:
             self.counts["damaged"] += len(saved.damaged)
             self.tell(Damaged(tuple(saved.damaged)))
+            if self._trace is not None:
+                self._trace.lost_after_delivery(saved.damaged)
         for peer in self.peers:
             self.participant.peer_up(peer.to_base58(), now)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from episub_router.pb.trace_pb2 import TraceEvent
 from episub_router.sds.protocol import effects as fx
-from episub_router.sds.protocol.message import Message
+from episub_router.sds.protocol.message import Message, MessageId
 from episub_router.sds.wire.codec import Codec, detach_origin
 from episub_router.trace.harmless import harmless
 from episub_router.trace.node import NodeTrace
@@ -25,10 +26,16 @@ class ChannelTrace:
         }
         self._count = 0
         """Deliveries so far."""
+        self._before: set[MessageId] = set()
+        """Delivered before, and lost with their rows."""
 
     def fail(self, error: Exception) -> None:
         """Count an event that could not be made."""
         self._trace.fail(error)
+
+    def lost_after_delivery(self, ids: Iterable[MessageId]) -> None:
+        """These messages were logged, and are fetched again."""
+        self._before.update(ids)
 
     def sent(self, codec: Codec, raw: bytes, purpose: fx.Purpose) -> None:
         """The message `raw` is to be published, with its author's proof where that is another."""
@@ -47,6 +54,8 @@ class ChannelTrace:
         """`effect` is carried out; most are nobody's business but the driver's."""
         me = self._where["participant"]
         match effect:
+            case fx.Logged(message=message) if message.message_id in self._before:
+                self._before.discard(message.message_id)
             case fx.Logged(message=message, missing=missing) if message.sender_id != me:
                 self._count += 1
                 self._delivered(message, position=self._count, lost=missing)
