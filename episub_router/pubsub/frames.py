@@ -13,7 +13,7 @@ from libp2p.io.exceptions import IncompleteReadError, MessageTooLarge
 from libp2p.network.stream.exceptions import StreamReset
 from libp2p.utils.varint import decode_varint_with_size
 
-from episub_router.pubsub.window import grant_rarely
+from episub_router.util.receive_window import ReceiveWindow
 
 _CHUNK = 65_536
 """Bytes read at a time: read byte by byte, a length costs more than a small frame."""
@@ -80,7 +80,9 @@ class FrameReader:
     def __init__(self, stream: INetStream, max_bytes: int, unfinished: UnfinishedFrames) -> None:
         """Frames have `max_bytes` at most."""
         self.stream = stream
-        grant_rarely(stream)
+        self.has_messages = False
+        """Whether a frame had messages; their sender is yet to see that they were read."""
+        self._window = ReceiveWindow(stream)
         self._max_bytes = max_bytes
         self._unfinished = unfinished
         self._buffer = bytearray()
@@ -118,6 +120,7 @@ class FrameReader:
         """
         frame = self._cut()
         if frame is not None:
+            await trio.lowlevel.checkpoint()
             return frame
         if self._start == len(self._buffer):
             await self._fill()
@@ -134,6 +137,9 @@ class FrameReader:
         del self._buffer[: self._start]
         self._start = 0
         with self.waiting():
+            if self.has_messages and await self._window.answer():
+                self.has_messages = False
+            await self._window.wait()
             if self._not_before > trio.current_time():
                 await trio.sleep_until(self._not_before)
             chunk = await self.stream.read(_CHUNK)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
-from libp2p.abc import INetStream
 from libp2p.peer.id import ID
 from libp2p.pubsub.pb.rpc_pb2 import RPC, Message
 from libp2p.pubsub.pubsub import GossipsubEvent, Pubsub
@@ -80,8 +79,7 @@ class InboundFrames:
 
     async def read(self, reader: FrameReader) -> None:
         """Act on each frame of a stream. Raises OutOfBudgetError and what else ends the stream."""
-        stream = reader.stream
-        peer = stream.muxed_conn.peer_id
+        peer = reader.stream.muxed_conn.peer_id
         while self.pubsub.manager.is_running:
             frame = await reader.read()
             if self.costs.is_bankrupt(peer):
@@ -92,30 +90,30 @@ class InboundFrames:
             if wait := self.costs.wait(peer):
                 with reader.waiting():
                     await trio.sleep(wait)
-            else:
-                await trio.lowlevel.checkpoint()
             taken, meter = _Frame(), Meter()
             try:
-                await meter.run(self._take_frame(peer, frame, stream, taken))
+                await meter.run(self._take_frame(peer, frame, reader, taken))
             finally:
                 self.costs.charge(peer, meter.spent + _READING, is_faulty=taken.is_faulty)
             for job in taken.jobs:
                 if not taken.is_faulty:
                     job.frame_work = min(meter.spent / len(taken.jobs), MOST_FRAME_WORK)
 
-    async def _take_frame(self, peer: ID, frame: bytes, stream: INetStream, taken: _Frame) -> None:
+    async def _take_frame(self, peer: ID, frame: bytes, reader: FrameReader, taken: _Frame) -> None:
         if is_crowded(frame):
             self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{len(frame)} bytes", taken)
             return
         rpc = RPC.FromString(frame)
+        reader.has_messages |= bool(rpc.publish)
         self.validators.traffic.received[kind_of(rpc)] += len(frame)
         if len(frame) <= _EMPTY and not (rpc.publish or rpc.subscriptions or rpc.senderRecord):
             self._drop(PubsubDrop.FRAME_EMPTY, peer, f"{len(frame)} bytes", taken)
             return
-        entries = sum(len(getattr(rpc.control, name)) for name in _CONTROL)
-        if entries > MAX_CONTROL:
-            self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{entries} control messages", taken)
-            return
+        if len(frame) > MAX_CONTROL:
+            entries = sum(len(getattr(rpc.control, name)) for name in _CONTROL)
+            if entries > MAX_CONTROL:
+                self._drop(PubsubDrop.FRAME_CROWDED, peer, f"{entries} control messages", taken)
+                return
         if self.trace is not None:
             self.trace.rpc_received(rpc, frame, peer)
         if rpc.HasField("senderRecord") and not self._take_record(peer, rpc, taken):
@@ -135,8 +133,9 @@ class InboundFrames:
             await trio.lowlevel.checkpoint()
         for msg in taken.refused:
             self.refuse(peer, msg)
-        if stream.metric_send_channel is not None:
-            await stream.metric_send_channel.send(_event(peer, rpc, len(frame)))
+        metrics = reader.stream.metric_send_channel
+        if metrics is not None:
+            await metrics.send(_event(peer, rpc, len(frame)))
 
     def _take_record(self, peer: ID, rpc: RPC, taken: _Frame) -> bool:
         """Verify the signed peer record in `rpc`, unless it is the last one of `peer`: py-libp2p

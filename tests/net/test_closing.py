@@ -12,6 +12,7 @@ from libp2p.io.exceptions import IOException
 from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.protocol_muxer.exceptions import MultiselectCommunicatorError
 from libp2p.stream_muxer.exceptions import MuxedStreamError
+from libp2p.stream_muxer.yamux.yamux import YamuxStream
 
 from episub_router import EpisubRouter, ResilientPubsub
 from episub_router.net.connections.closing import close_within
@@ -90,3 +91,17 @@ async def test_a_connection_that_ended_leaves_room_for_another() -> None:
             assert len(connections(b, a)) == 1
             await a.host.disconnect(b.id)
             await eventually(lambda: slots.available_tokens == 1)
+
+
+async def test_reads_of_no_stream_are_answered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """py-libp2p reads protocols' names byte by byte, and answers each byte with a frame."""
+    granted = []
+
+    async def note(stream: YamuxStream, increment: int, skip_lock: bool = False) -> None:
+        granted.append(increment)
+
+    async with running_nodes(2, router=EpisubRouter, pubsub_class=ResilientPubsub) as (a, b):
+        await connect(a, b)
+        monkeypatch.setattr(YamuxStream, "send_window_update", note)
+        assert await measure_rtt(a.host, b.id) > 0
+    assert granted == []

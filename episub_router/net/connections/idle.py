@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakSet
 
 import trio
-from libp2p.abc import IHost, INetConn, INetwork, INotifee
+from libp2p.abc import IHost, INetConn, INetStream, INetwork, INotifee
 from libp2p.custom_types import TProtocol
 from libp2p.network.connection.swarm_connection import SwarmConn
 from libp2p.peer.id import ID
@@ -26,6 +26,7 @@ from episub_router.net.connections.ping import PING_PROTOCOL
 from episub_router.net.counters import Counters, Ordinary
 from episub_router.net.peers import PROTOCOL_ID, PeerTable, RemotePeer
 from episub_router.net.tasks import Tasks
+from episub_router.util.receive_window import ReceiveWindow
 
 _CLOSE_TIMEOUT = 5.0
 """Seconds; py-libp2p's close takes 0.2."""
@@ -108,10 +109,14 @@ class ConnectionNotifee(INotifee):
             self.peers.connection_closed(conn.muxed_conn.peer_id)
             _give_back_slot(network, conn)
 
+    async def opened_stream(self, network: INetwork, stream: INetStream) -> None:
+        with self.counters.guarded("opened_stream"):
+            ReceiveWindow(stream)
+
     async def _ignored(self, *_: Any, **__: Any) -> None:
         pass
 
-    opened_stream = closed_stream = listen = listen_close = _ignored
+    closed_stream = listen = listen_close = _ignored
 
 
 def _give_back_slot(network: Any, connection: INetConn) -> None:
