@@ -275,7 +275,8 @@ async def test_one_hostile_peer_makes_few_connections_to_a_third_party() -> None
         assert 3 <= len(connected) <= tokens / PER_INFORMANT
 
 
-async def test_dials_for_others_do_not_hold_ours_up() -> None:
+@pytest.mark.parametrize("failed", [False, True])
+async def test_dials_for_others_do_not_hold_ours_up(failed: bool) -> None:
     """A member may name any number of peers at addresses that never answer."""
     [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
     mute = Multiaddr(f"/ip4/127.0.0.1/tcp/{listener.socket.getsockname()[1]}")
@@ -286,6 +287,7 @@ async def test_dials_for_others_do_not_hold_ours_up() -> None:
             parts(node).peers.request(peers_of(node)[peer], for_others=True)
         await eventually(lambda: count(node, Ordinary.DIALS) > 0)
         parts(node).book.found(other.id.to_bytes(), tuple(other.info.addrs))
+        record(node, other).dial_pause = float(failed)  # the last time, and now may be tried again
         parts(node).peers.request(record(node, other))
         await eventually(lambda: record(node, other).state is PeerState.WRITABLE)
         assert count(node, Reason.DIAL_FAILED) == 0

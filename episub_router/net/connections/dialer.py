@@ -75,8 +75,11 @@ class Dialer(PeerListener):
         self._limiter = trio.CapacityLimiter(1)
         """As many dials at a time as the event loop keeps up with, up to `DIALS_AT_ONCE`."""
         self._for_others = trio.CapacityLimiter(1)
-        """Passed first by dials that other nodes' messages asked for, and those to peers whose last
-        one failed: half of the turns are kept from them, or time-outs could take all."""
+        """Passed first by dials that other nodes' messages asked for: half of the turns are kept
+        from them, or made-up addresses could take all."""
+        self._again = trio.CapacityLimiter(1)
+        """Likewise by our own to peers whose last one failed, as time-outs could take all. Those of
+        others don't hold them up."""
         self._allow(_FEWEST)
         self._under_way = 0
 
@@ -140,7 +143,7 @@ class Dialer(PeerListener):
         try:
             async with AsyncExitStack() as turn:
                 if for_others or peer.dial_pause:
-                    await turn.enter_async_context(self._for_others)
+                    await turn.enter_async_context(self._for_others if for_others else self._again)
                 await turn.enter_async_context(self._limiter)
                 reason = await self._dial(peer, given)
                 if reason is None and writable is not None:
@@ -173,7 +176,7 @@ class Dialer(PeerListener):
     def _allow(self, turns: int) -> None:
         turns = min(turns, DIALS_AT_ONCE)
         self._limiter.total_tokens = turns
-        self._for_others.total_tokens = max(1, turns // 2)
+        self._for_others.total_tokens = self._again.total_tokens = max(1, turns // 2)
 
     async def _dial(self, peer: RemotePeer, given: Sequence[Multiaddr]) -> Reason | None:
         if self.peers.is_connected(peer.id):
