@@ -25,8 +25,8 @@ from episub_router.pipeline.storage import fetched, local_path
 
 _TASKS = 64
 """At least, where there is enough: so that no core waits long for the last task."""
-_LEAST_BYTES = 4 << 20
-"""Less in a task costs more than it spreads."""
+_LEAST_BYTES = 16 << 20
+"""Less in a task, and so in a file, costs more than it spreads."""
 
 
 @dataclass(frozen=True, slots=True)
