@@ -228,7 +228,7 @@ RECIPES: dict[str, Recipe] = {
         _programs("hosts", f"tests.benchmarks --hosts 20 50 {_AT_REST}", code=_HOST),
         _programs("hosts-five", f"tests.benchmarks --hosts 20 --sources 5 {_AT_REST}", code=_HOST),
         _programs(
-            "half-and-half", "tests.benchmarks --hosts 20 --sources 20 --rate 2 --warm-up 8 "
+            "half-and-half", "tests.benchmarks --hosts 20 --sources 20 --rate 1 --warm-up 8 "
             "--settle 60 --idle 1 --computing-clock --messages 80 --only gossipsub-bounded "
             "half-and-half-bounded gossipsub-defaults half-and-half-defaults",
             code=(*_HOST, "fallback"),
