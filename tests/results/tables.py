@@ -374,8 +374,8 @@ def _hosts() -> Lines:
     return found
 
 
-_MODELS = {"go": "gossipsub", "py": "gossipsub", "episub-go": "episub", "episub": "episub"}
-"""The simulator's router of the same kind."""
+_MODELS = {"go": "gossipsub", "episub-go": "episub", "episub": "episub"}
+"""The simulator's router of the same kind; py-libp2p's GossipSub differs from go's, the model."""
 
 
 def _simulated_and_real() -> Lines:

@@ -142,8 +142,10 @@ class Dialer(PeerListener):
         self._under_way += 1
         try:
             async with AsyncExitStack() as turn:
-                if for_others or peer.dial_pause:
-                    await turn.enter_async_context(self._for_others if for_others else self._again)
+                if for_others:
+                    await turn.enter_async_context(self._for_others)
+                elif peer.dial_pause:
+                    await turn.enter_async_context(self._again)
                 await turn.enter_async_context(self._limiter)
                 reason = await self._dial(peer, given)
                 if reason is None and writable is not None:

@@ -348,8 +348,8 @@ class Catchup:
             self._page = min(self.params.page_items, 2 * self._page)
 
     def missing(self, now: Time) -> None:
-        """Something is missing that peers aren't asked for by id: comparisons don't get rarer."""
-        if self._pause > 1.0:
+        """While something is left to comparisons, they don't get rarer."""
+        if self.wants.left and self._pause > 1.0:
             self._pause = 1.0
             self._periodic_at = min(self._periodic_at, self._after_interval(now))
 

@@ -488,8 +488,7 @@ class Participant:
                 self.peers.answered(peer)
                 wall, since = self.clock.wall(now), self.log.since
                 self.wants.not_had(peer, unknown, now, wall=wall, gone=response.gone, since=since)
-                if self.wants.left:
-                    self._catchup.missing(now)
+                self._catchup.missing(now)
                 rest = tuple(i for i in ids if i not in said)
                 if rest and said:
                     effects.append(fx.AskIds(peer, rest))  # the page was full
